@@ -1,0 +1,72 @@
+"""Synthetic tables under differential privacy, with one stated (epsilon, delta) that covers everything.
+
+The front door. It is lazy: a name is imported when it is first used, so that `import understudy` costs milliseconds.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from understudy.budget import Budget, BudgetExceeded, Receipt
+    from understudy.ledger_file import LedgerError, LedgerFile
+    from understudy.model import Model, ModelError, load
+    from understudy.pipeline import Plan, fit, plan
+    from understudy.schema import Column, Schema, SchemaError
+    from understudy.synthesizers import METHODS
+    from understudy.synthesizers.copula import Copula
+    from understudy.synthesizers.independent import Independent
+    from understudy.table import TableError
+
+_ROOMS = {
+    "Budget": "budget",
+    "BudgetExceeded": "budget",
+    "Column": "schema",
+    "Copula": "synthesizers.copula",
+    "Independent": "synthesizers.independent",
+    "LedgerError": "ledger_file",
+    "LedgerFile": "ledger_file",
+    "METHODS": "synthesizers",
+    "Model": "model",
+    "ModelError": "model",
+    "Plan": "pipeline",
+    "Receipt": "budget",
+    "Schema": "schema",
+    "SchemaError": "schema",
+    "TableError": "table",
+    "fit": "pipeline",
+    "load": "model",
+    "plan": "pipeline",
+}
+
+__all__ = [
+    "METHODS",
+    "Budget",
+    "BudgetExceeded",
+    "Column",
+    "Copula",
+    "Independent",
+    "LedgerError",
+    "LedgerFile",
+    "Model",
+    "ModelError",
+    "Plan",
+    "Receipt",
+    "Schema",
+    "SchemaError",
+    "TableError",
+    "fit",
+    "load",
+    "plan",
+]
+
+
+def __getattr__(name: str):
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'understudy' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"understudy.{_ROOMS[name]}"), name)
+
+
+def __dir__():
+    return sorted(__all__)

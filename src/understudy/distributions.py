@@ -1,0 +1,291 @@
+"""Distribution functions of one column, made from noisy counts.
+
+The public mathematics of the encoder: where to put cells, how to combine counts that were bought in several
+rounds, which far cells are noise, and how to read the result in both directions. The one rule: nothing here sees
+a row. What comes in are counts that already carry noise, and facts of the schema.
+
+A partition is its ascending edges; cell i is [edges[i], edges[i + 1]). A value that a column repeats (an atom) is a
+cell one float wide, [a, nextafter(a)). Integers live between half-integers, so that every whole number is a cell.
+
+Sources: Hay et al. (2010), "Boosting the accuracy of differentially private histograms through consistency", for the
+least squares on a tree; Duchi et al. (2008) for the projection to the simplex.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+LARGEST = float(np.finfo(np.float64).max)
+SMALLEST_OCTAVE, LARGEST_OCTAVE = -20, 60
+ALWAYS_LOOKED_AT = (-1.0, 0.0, 1.0)
+
+
+def next_float(x):
+    return np.nextafter(x, np.inf)
+
+
+# Where to look ------------------------------------------------------------------------------------------------------
+
+
+def starting_edges(*, low: float | None, high: float | None, integer: bool, atoms: Sequence[float], octaves: int):
+    """The data-independent grid of the first round: powers of two over all floats, cut to the bounds.
+
+    Args:
+        octaves: How many doublings one cell spans; wider where the noise is large.
+    """
+    powers = 2.0 ** np.arange(0 if integer else SMALLEST_OCTAVE, LARGEST_OCTAVE + 1, octaves)
+    singles = np.array([*ALWAYS_LOOKED_AT, *atoms, *(b for b in (low, high) if b is not None)])
+    first = -LARGEST if low is None else low
+    last = LARGEST if high is None else high
+    if integer:
+        edges = np.concatenate([-powers + 0.5, powers - 0.5, singles - 0.5, singles + 0.5])
+        first, last = first - 0.5, last + 0.5
+    else:
+        edges = np.concatenate([-powers, powers, singles, next_float(singles)])
+        last = next_float(last) if high is not None else last
+    edges = edges[(edges > first) & (edges < last)]
+    return np.unique(np.concatenate([[first], edges, [last]]))
+
+
+def cell_of(values: Floats, edges: Floats) -> NDArray[np.int64]:
+    """The cell of every value; beyond the edges the nearest one, and -1 for a missing value."""
+    cells = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    return np.where(np.isnan(values), -1, cells)
+
+
+def _is_geometric(a, b):
+    """Whether cells [a, b) are so wide that their inside is best measured in doublings."""
+    near, far = np.minimum(np.abs(a), np.abs(b)), np.maximum(np.abs(a), np.abs(b))
+    return (np.sign(a) * np.sign(b) > 0) & (far > 2.001 * near) & (near >= 2.0**SMALLEST_OCTAVE) & (far < LARGEST)
+
+
+def _inner_points(a: float, b: float, parts: int) -> Floats:
+    """`parts` + 1 points from a to b, evenly spaced or, over more than a doubling, evenly in the logarithm."""
+    if _is_geometric(a, b):
+        return np.sign(a) * np.geomspace(abs(a), abs(b), parts + 1)
+    return np.linspace(a, b, parts + 1)
+
+
+def split_cell(a: float, b: float, parts: int, *, integer: bool) -> list[float]:
+    """The lower edges of the parts of one cell; a cell that cannot be divided stays whole."""
+    narrow = b - a < 1.5 if integer else b <= next_float(a)
+    if parts < 2 or narrow or max(abs(a), abs(b)) >= LARGEST:
+        return [a]
+    points = _inner_points(a, b, parts)[1:-1]
+    points = np.floor(points) + 0.5 if integer else points
+    return [a, *np.unique(points[(points > a) & (points < b)]).tolist()]
+
+
+def refine(edges: Floats, masses: Floats, *, noise_so_far: float, noise_ahead: float, integer: bool):
+    """Splits every cell that is surely occupied into parts that the noise still to come can tell apart.
+
+    Returns:
+        The finer edges, and for every new cell the index of the cell it came from.
+    """
+    new, parents = [], []
+    for i, mass in enumerate(masses):
+        parts = 1
+        if mass > OCCUPIED * noise_so_far:
+            parts = int(np.clip(mass // (ROWS_PER_PART * noise_ahead), 1, MOST_PARTS))
+        lower = split_cell(edges[i], edges[i + 1], parts, integer=integer)
+        new += lower
+        parents += [i] * len(lower)
+    return np.array([*new, edges[-1]]), np.array(parents)
+
+
+# Why these: measured on the three real tables, see docs/design-notes.md.
+OCCUPIED = 2.0  # noise deviations above which a cell is split
+ROWS_PER_PART = 5.0  # a part should hold this many noise deviations of rows
+MOST_PARTS = 32
+
+
+# What was counted ---------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """Noisy counts of one round over one partition, with their noise variance and each cell's parent."""
+
+    counts: Floats
+    variance: float
+    parents: NDArray[np.int64]
+
+
+def combine(rounds: Sequence[Round]) -> Floats:
+    """Generalised least squares over nested partitions: the best unbiased masses of the last one's cells.
+
+    Upwards, each cell's own count is averaged with the sum of its children, weighted by 1 / variance; downwards, the
+    difference that remains is shared among the children in proportion to their variance.
+    """
+    z, v = rounds[-1].counts, np.full(len(rounds[-1].counts), rounds[-1].variance)
+    below = []
+    for upper, lower in zip(rounds[-2::-1], rounds[:0:-1], strict=True):
+        size = len(upper.counts)
+        child_sum, child_variance = np.bincount(lower.parents, z, size), np.bincount(lower.parents, v, size)
+        below.append((z, v, child_sum, child_variance))
+        v = 1 / (1 / upper.variance + 1 / child_variance)
+        z = v * (upper.counts / upper.variance + child_sum / child_variance)
+    for (z_child, v_child, child_sum, child_variance), lower in zip(below[::-1], rounds[1:], strict=True):
+        z = z_child + v_child * ((z - child_sum) / child_variance)[lower.parents]
+    return z
+
+
+def to_simplex(masses: Floats, total: float) -> Floats:
+    """The nearest non-negative masses with the given sum, in the Euclidean distance."""
+    descending = np.sort(masses)[::-1]
+    shift = (np.cumsum(descending) - total) / np.arange(1, len(masses) + 1)
+    last = np.flatnonzero(descending > shift)[-1]
+    return np.maximum(masses - shift[last], 0.0)
+
+
+def support(edges: Floats, masses: Floats, noise: float) -> tuple[int, int]:
+    """First and last cell that hold rows rather than noise.
+
+    Grows outwards from the heaviest cell. Evidence is a cell, or up to four neighbours together, whose sum stands
+    out of the noise; the farther it would stretch the range (as a multiple of the range so far), the more of it is
+    asked for. So a far cell made of noise is never believed, and a near tail is not cut off.
+    """
+    first = last = int(np.argmax(masses))
+    position = np.clip(edges, -1e150, 1e150)
+    for _ in range(2):  # the second pass knows the width the first one found
+        for step in (1, -1):
+            i = start = (last if step > 0 else first) + step
+            while 0 <= i < len(masses):
+                beyond = position[i + 1] - position[last + 1] if step > 0 else position[first] - position[i]
+                stretch = beyond / max(position[last + 1] - position[first], 1e-100)
+                asked = noise * (NEAR + (FAR - NEAR) * min(1.0, stretch))
+                window = masses[max(i - 3, start) : i + 1] if step > 0 else masses[i : min(i + 3, start) + 1][::-1]
+                sums = np.cumsum(window[::-1])
+                if masses[i] > noise and np.any(sums > asked * np.sqrt(np.arange(1, len(sums) + 1))):
+                    first, last = (first, i) if step > 0 else (i, last)
+                    start = i + step
+                i += step
+    return first, last
+
+
+NEAR, FAR = 2.0, 5.0  # noise deviations asked of a neighbouring cell, and of one that would double the range
+
+
+# What is learned ----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """A distribution function: linear between knots (values, cdf), with a jump where a value is repeated.
+
+    Attributes:
+        values: Ascending knots; an atom a is two knots, both at a.
+        cdf: Ascending from 0 to 1, same length.
+        integer: Whole numbers: knots are half-integers, and a number k owns [k - 1/2, k + 1/2).
+    """
+
+    values: Floats
+    cdf: Floats
+    integer: bool = False
+
+    def interval(self, x: Floats) -> tuple[Floats, Floats]:
+        """The probabilities (P(X < x), P(X <= x)) of every value; they differ on atoms and whole numbers alone."""
+        if self.integer:
+            below, above = np.interp(x - 0.5, self.values, self.cdf), np.interp(x + 0.5, self.values, self.cdf)
+            return below, np.maximum(below, above)
+        level = np.interp(x, self.values, self.cdf)
+        jumps = np.flatnonzero(np.diff(self.values) == 0)
+        below, above = level.copy(), level.copy()
+        if len(jumps):
+            atoms = self.values[jumps]
+            at = np.minimum(np.searchsorted(atoms, x), len(atoms) - 1)
+            hit = atoms[at] == x
+            below[hit], above[hit] = self.cdf[jumps][at[hit]], self.cdf[jumps + 1][at[hit]]
+        return below, above
+
+    def quantile(self, u: Floats) -> Floats:
+        """The value at probability u: the other direction of `interval`."""
+        x = np.interp(u, self.cdf, self.values)
+        return np.rint(x) if self.integer else x
+
+    def atoms(self) -> tuple[Floats, Floats]:
+        """The probability intervals (below, above) that belong to one value each, for the moments of scores."""
+        repeated = np.diff(self.values) <= (1.0 if self.integer else 0.0)
+        return self.cdf[:-1][repeated], self.cdf[1:][repeated]
+
+
+def distribution(edges: Floats, masses: Floats, *, noise: float, low, high, integer: bool) -> Distribution:
+    """The distribution function that noisy masses over a partition stand for.
+
+    Noise cells at the ends are dropped, masses are made non-negative, wide cells are filled evenly in the logarithm,
+    an end cell continues the density of its neighbour and dies away, and thin tails join it to the bounds (or reach
+    one support's width further), so that every float has a place.
+    """
+    first, last = support(edges, masses, noise)
+    total = max(float(masses[first : last + 1].sum()), 1.0)
+    inside = to_simplex(masses[first : last + 1], total)
+    kept = np.flatnonzero(inside > 0)
+    inside = inside[kept[0] : kept[-1] + 1] / inside.sum()
+    edges = edges[first + kept[0] : first + kept[-1] + 2]
+    values, cdf = _knots(edges, inside, integer=integer)
+    return _with_tails(values, cdf, low=low, high=high, integer=integer, mass=TAIL_ROWS / max(total, 1.0))
+
+
+TAIL_ROWS = 0.5  # how many rows are expected beyond the last knot, on either side
+TAIL_REACH = 0.25  # how far they may lie, as a part of the support
+
+
+def _knots(edges: Floats, masses: Floats, *, integer: bool) -> tuple[Floats, Floats]:
+    """Knots of every cell in turn: two for an atom, several for a wide or a dying cell."""
+    values, cdf, level = [], [], 0.0
+    widths = np.diff(edges)
+    for i, mass in enumerate(masses):
+        a, b = edges[i], edges[i + 1]
+        if not integer and b <= next_float(a):
+            points, shares = np.array([a, a]), np.array([0.0, 1.0])
+        else:
+            beside = {0: 1, len(masses) - 1: len(masses) - 2}.get(i)
+            density = masses[beside] / widths[beside] if beside is not None and 0 <= beside < len(masses) else 0.0
+            if np.isfinite(density) and mass / widths[i] < density / 2:
+                points, shares = _dying(a, b, mass / density, rising=i == 0)
+            else:
+                parts = int(np.ceil(2 * np.log2(max(abs(a), abs(b)) / min(abs(a), abs(b))))) if _is_geometric(a, b) else 1
+                points, shares = _inner_points(a, b, parts), np.linspace(0, 1, parts + 1)
+        values.append(points)
+        cdf.append(level + mass * shares)
+        level += mass
+    values, cdf = np.concatenate(values), np.concatenate(cdf)
+    return np.maximum.accumulate(values), np.clip(cdf / level, 0.0, 1.0)
+
+
+def _dying(a: float, b: float, reach: float, *, rising: bool) -> tuple[Floats, Floats]:
+    """A cell [a, b) whose density starts at its inner end and falls exponentially with scale about `reach`."""
+    distance = np.concatenate([[0.0], np.geomspace(min(reach / 8, (b - a) / 2), b - a, 12)])
+    share = -np.expm1(-distance / reach)
+    share /= share[-1]
+    if rising:
+        return b - distance[::-1], 1.0 - share[::-1]
+    return a + distance, share
+
+
+def _with_tails(values, cdf, *, low, high, integer, mass) -> Distribution:
+    """Adds a thin exponential tail at either end, and the bounds themselves beyond it."""
+    margin = 0.5 if integer else 0.0
+    width = max(values[-1] - values[0], abs(values[-1]) * 1e-9, abs(values[0]) * 1e-9, 1e-300)
+    below, above = [], []
+    for sign, end, bound, knots in ((-1, values[0], low, below), (1, values[-1], high, above)):
+        limit = sign * LARGEST / 4 if bound is None else bound + sign * margin
+        wall = sign * margin if sign * end <= margin else limit  # nothing says that a column changes sign
+        if sign * (limit - end) > 0:
+            reach = max(0.0, min(width * TAIL_REACH, sign * (limit - end), sign * (wall - end)))
+            for fraction in (0.02, 0.1, 0.3, 1.0):
+                knots.append((end + sign * reach * fraction, mass * np.exp(-7 * fraction)))
+            knots.append((limit, 0.0))
+    p_below, p_above = mass * bool(below), mass * bool(above)
+    cdf = p_below + cdf * (1 - p_below - p_above)
+    left_values, left_cdf = [x for x, _ in below[::-1]], [p for _, p in below[::-1]]
+    right_values, right_cdf = [x for x, _ in above], [1 - p for _, p in above]
+    all_values = np.maximum.accumulate(np.array([*left_values, *values, *right_values], dtype=np.float64))
+    all_cdf = np.maximum.accumulate(np.clip(np.array([*left_cdf, *cdf, *right_cdf], dtype=np.float64), 0.0, 1.0))
+    if integer:
+        all_values = np.floor(all_values) + 0.5
+    return Distribution(all_values, all_cdf, integer)

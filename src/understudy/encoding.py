@@ -1,0 +1,434 @@
+"""The cloakroom: values are exchanged for numbers, through maps that were bought.
+
+Every column, whatever its kind, becomes a distribution function over levels in [0, 1] (and a share of missing
+values): numbers and instants through one that is bought in three rounds of counts, categories and booleans through
+their noisy shares, as if codes were whole numbers. The one rule: all of it is paid for. Bounds, categories, atoms and
+the presence of missing values come from the schema or from a hatch, never from a look at the rows.
+
+From one purchase there are two views. *Scores* are standard normal: the inverse normal of a level, for networks and the
+copula. *Codes* are cell numbers, for methods that count. Going back, a level inside a cell is read through the learned
+distribution function, so a value comes out of where the mass was, not out of the middle of the cell.
+
+Departures from the usual: values outside the bounds are clamped, unknown categories go to `other` and a missing value
+that the schema rules out is given a random level; none of these is an error, since failing is also a release.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy import distributions
+from understudy.budget import Item, Ledger
+from understudy.distributions import Distribution, Round
+from understudy.mechanisms import PrivateRows, noisy_counts, noisy_row_count, popular_categories
+from understudy.randomness import Key
+from understudy.schema import Column, Schema
+
+Floats = NDArray[np.float64]
+Levels = dict[str, Floats]  # a level per row and column; NaN is a missing value
+
+BOOLEAN_LABELS = ("false", "true")
+# How a numeric column's money is divided between its three rounds: find the mass, resolve it, refine it. Two rounds
+# see less of small separate groups, four have too much noise in each (docs/design-notes.md).
+ROUNDS = {"find": 0.3, "resolve": 0.3, "refine": 0.4}
+SELECTION = 0.3  # of an unknown category column's money: which categories there are; the rest counts them
+COUNT_SHARE = 0.01  # of everything, for the number of rows where the schema does not give it
+THRESHOLD_DELTA = 0.1  # of delta, for all partition selections together
+PUBLIC_ROWS_ERROR = 0.05  # the schema's row count is approximate: its assumed relative deviation
+
+
+# The plan -----------------------------------------------------------------------------------------------------------
+
+
+def plan(schema: Schema, *, share: float, delta: float) -> list[Item]:
+    """What the encoder will buy, with `share` of the whole budget, divided evenly among the columns."""
+    kinds = [_purchase(column) for column in schema]
+    each = share / len(schema)
+    items = []
+    if schema.rows is None:
+        items.append(Item(name="rows", mechanism="discrete gaussian", share=COUNT_SHARE * share))
+    if numeric := kinds.count("numeric"):
+        items += [
+            Item(name=name, mechanism="discrete gaussian", share=part * each * numeric, times=numeric)
+            for name, part in ROUNDS.items()
+        ]
+    listed, unlisted = kinds.count("listed"), kinds.count("unlisted")
+    if unlisted:
+        items.append(
+            Item(
+                name="select",
+                mechanism="gaussian threshold",
+                share=SELECTION * each * unlisted,
+                times=unlisted,
+                threshold_delta=THRESHOLD_DELTA * delta / unlisted,
+            )
+        )
+        items.append(
+            Item(
+                name="count selected",
+                mechanism="discrete gaussian",
+                share=(1 - SELECTION) * each * unlisted,
+                times=unlisted,
+            )
+        )
+    if listed:
+        items.append(Item(name="count", mechanism="discrete gaussian", share=each * listed, times=listed))
+    return items
+
+
+def _purchase(column: Column) -> str:
+    if column.is_numeric:
+        return "numeric"
+    return "unlisted" if column.kind == "categorical" and column.values is None else "listed"
+
+
+# What is bought -----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnMap:
+    """One column's learned distribution; public, since it was bought.
+
+    Attributes:
+        column: Its facts.
+        distribution: Of the values that are not missing; of codes for categories and booleans.
+        missing: The share of missing values; 0 unless the schema says `nullable`.
+        labels: What the codes of a category or boolean column stand for.
+    """
+
+    column: Column
+    distribution: Distribution
+    missing: float = 0.0
+    labels: tuple[str, ...] | None = None
+
+    def levels(self, values: NDArray) -> tuple[Floats, Floats]:
+        """The interval of levels that belongs to every value; NaN where it is missing."""
+        x = np.where(values < 0, np.nan, values).astype(np.float64) if self.labels is not None else values
+        low, high = self.column.bounds
+        x = np.clip(x, -distributions.LARGEST if low is None else low, distributions.LARGEST if high is None else high)
+        below, above = self.distribution.interval(x)
+        gone = np.isnan(x)
+        return np.where(gone, np.nan, below), np.where(gone, np.nan, above)
+
+    def values(self, levels: Floats) -> NDArray:
+        """Values (or codes) at the given levels; a NaN level is a missing value, -1 as a code."""
+        gone = np.isnan(levels)
+        x = self.distribution.quantile(np.where(gone, 0.5, levels))
+        if self.labels is not None:
+            return np.where(gone, -1, np.clip(x, 0, len(self.labels) - 1)).astype(np.int64)
+        low, high = self.column.bounds
+        x = np.clip(x, low, high) if low is not None or high is not None else x
+        x = np.rint(x) if self.column.kind == "datetime" else x
+        return np.where(gone, np.nan, x)
+
+    @functools.cached_property
+    def boundaries(self) -> Floats:
+        """Levels at which one value ends and the next begins, where values are repeated."""
+        below, above = self.distribution.atoms()
+        return np.unique(np.concatenate([[0.0], below, above, [1.0]]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoder:
+    """All columns' maps, and the (noisy or public) number of rows."""
+
+    schema: Schema
+    maps: Mapping[str, ColumnMap]
+    rows: float
+
+    def decode(self, levels: Levels) -> dict[str, NDArray]:
+        """Columns of values from columns of levels."""
+        return {name: self.maps[name].values(levels[name]) for name in self.schema.names}
+
+    @property
+    def labels(self) -> dict[str, Sequence[str]]:
+        return {name: m.labels for name, m in self.maps.items() if m.labels is not None}
+
+
+def buy(rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key) -> Encoder:
+    """Buys the distribution of every column.
+
+    Privacy:
+        Reads rows through the counting hatches only, as `plan` lists them.
+    """
+    if schema.rows is None:
+        sigma = ledger.noise("rows") * rows.max_rows_per_unit
+        total = noisy_row_count(rows, item="rows", ledger=ledger, key=key.child("rows"))
+    else:
+        sigma = PUBLIC_ROWS_ERROR * schema.rows
+        total = float(schema.rows)
+    total = max(total, 1.0)
+    buyers = {"numeric": _buy_numeric, "listed": _buy_listed, "unlisted": _buy_unlisted}
+    maps = {}
+    for column in schema:
+        buyer = buyers[_purchase(column)]
+        maps[column.name] = buyer(rows, column, Round(np.array([total]), sigma**2, np.zeros(1, int)), ledger, key)
+    return Encoder(schema, maps, total)
+
+
+def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> ColumnMap:
+    """Three rounds of counts over partitions that grow finer where there are rows. Missing values are a cell."""
+    name, integer = column.name, column.kind == "integer"
+    low, high = column.bounds
+    sigma = {item: ledger.noise(item) * rows.max_rows_per_unit for item in ROUNDS}
+    precision = np.cumsum([1 / sigma[item] ** 2 for item in ROUNDS])
+    noise = precision[-1] ** -0.5  # of a cell that is counted in every round
+    edges = distributions.starting_edges(
+        low=low, high=high, integer=integer, atoms=column.atoms, octaves=_octaves(noise, float(root.counts[0]))
+    )
+    rounds, parents, masses = [root], np.zeros(len(edges) - 1 + column.nullable, int), np.zeros(0)
+    for step, (item, verb) in enumerate(zip(ROUNDS, ("find", "resolve", "refine"), strict=True)):
+        cells = len(edges) - 1 + column.nullable
+        coded = rows.derive({"cell": ([name], functools.partial(_cell_or_missing, column=column, edges=edges))})
+        counts = noisy_counts(
+            coded, ["cell"], [cells], what=f"{verb} '{name}'", item=item, ledger=ledger, key=key.child(f"{item} {name}")
+        )
+        rounds.append(Round(counts, sigma[item] ** 2, parents))
+        masses = distributions.combine(rounds)
+        if step < len(ROUNDS) - 1:
+            edges, parents = distributions.refine(
+                edges,
+                masses[: len(edges) - 1],
+                noise_so_far=precision[step] ** -0.5,
+                noise_ahead=(precision[-1] - precision[step]) ** -0.5,
+                integer=integer,
+            )
+            parents = np.append(parents, cells - 1) if column.nullable else parents
+    present = masses[: len(edges) - 1]
+    missing = _missing_share(masses[-1], present.sum()) if column.nullable else 0.0
+    learned = distributions.distribution(edges, present, noise=noise, low=low, high=high, integer=integer)
+    return ColumnMap(column, learned, missing)
+
+
+def _octaves(noise: float, rows: float) -> int:
+    """How many doublings a cell of the first round spans: more where the noise would drown narrower ones."""
+    return int(np.clip(np.ceil(np.log2(600 * noise / rows)), 1, 3))
+
+
+def _cell_or_missing(values: Floats, *, column: Column, edges: Floats) -> NDArray[np.int64]:
+    cells = distributions.cell_of(values, edges)
+    return np.where(cells < 0, len(edges) - 1, cells) if column.nullable else cells
+
+
+def _buy_listed(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> ColumnMap:
+    labels = BOOLEAN_LABELS if column.kind == "boolean" else column.labels
+    assert labels is not None  # the schema gives them
+    return _count_categories(rows, column, labels, "count", ledger, key)
+
+
+def _buy_unlisted(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> ColumnMap:
+    what = f"which categories '{column.name}' has"
+    found, _ = popular_categories(
+        rows, column.name, what=what, item="select", ledger=ledger, key=key.child(f"select {column.name}")
+    )
+    other = column.other or "other"
+    labels = tuple(found) if other in found else (*found, other)
+    relabelled = rows.relabel(column.name, labels, other=labels.index(other))
+    return _count_categories(relabelled, column, labels, "count selected", ledger, key)
+
+
+def _count_categories(rows: PrivateRows, column: Column, labels, item: str, ledger: Ledger, key: Key) -> ColumnMap:
+    """Noisy shares of listed categories, as a distribution function over their codes."""
+    name, size = column.name, len(labels)
+    coded = rows.derive({"code": ([name], lambda codes: _code_or_missing(codes, size if column.nullable else -1))})
+    counts = noisy_counts(
+        coded,
+        ["code"],
+        [size + column.nullable],
+        what=f"count the categories of '{name}'",
+        item=item,
+        ledger=ledger,
+        key=key.child(f"{item} {name}"),
+    )
+    present = counts[:size]
+    missing = _missing_share(counts[-1], present.sum()) if column.nullable else 0.0
+    shares = distributions.to_simplex(present, max(float(present.sum()), 1.0))
+    cdf = np.clip(np.concatenate([[0.0], np.cumsum(shares / shares.sum())]), 0.0, 1.0)
+    cdf[-1] = 1.0
+    return ColumnMap(column, Distribution(np.arange(size + 1) - 0.5, cdf, integer=True), missing, tuple(labels))
+
+
+def _code_or_missing(codes: NDArray, missing: int) -> NDArray[np.int64]:
+    gone = np.isnan(codes) if codes.dtype.kind == "f" else codes < 0
+    return np.where(gone, missing, np.nan_to_num(codes)).astype(np.int64)
+
+
+def _missing_share(missing: float, present: float) -> float:
+    missing, present = max(float(missing), 0.0), max(float(present), 0.0)
+    return missing / max(missing + present, 1.0)
+
+
+# Scores -------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """One standard normal coordinate: the value of a column, or whether it is missing."""
+
+    column: str
+    missing: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.column} missing" if self.missing else self.column
+
+
+def features(encoder: Encoder) -> list[Feature]:
+    """The coordinates of a row in score space: one for every column, one more for every nullable one."""
+    return [Feature(c.name, missing) for c in encoder.schema for missing in ((False, True) if c.nullable else (False,))]
+
+
+def scores(rows: PrivateRows, encoder: Encoder, *, key: Key, spread: bool) -> PrivateRows:
+    """Locked rows of scores, one column for each feature.
+
+    Args:
+        spread: A value that owns an interval of levels (an atom, a whole number, a category) gets a random level of
+            it, so that scores are normal. Otherwise it gets the mean score over the interval: less noise in products.
+
+    Privacy:
+        Releases nothing: row by row, through maps that are public by now.
+    """
+    recipes = {
+        feature.name: ([feature.column], functools.partial(_score, encoder, feature, key, spread))
+        for feature in features(encoder)
+    }
+    return rows.derive(recipes)
+
+
+def _score(encoder: Encoder, feature: Feature, key: Key, spread: bool, values: NDArray) -> Floats:
+    from scipy.special import ndtri
+
+    column_map = encoder.maps[feature.column]
+    edge = 0.25 / max(encoder.rows, 10.0)  # no score is farther out than a sample of this size would go
+    draw = key.child(f"score {feature.name}").numpy()
+    below, above = column_map.levels(values)
+    gone = np.isnan(below)
+    if feature.missing:
+        start = 1.0 - column_map.missing
+        below, above = np.where(gone, start, 0.0), np.where(gone, 1.0, start)
+        gone = np.zeros_like(gone)
+    elif not column_map.column.nullable:  # missing against the schema: a random level, so that nothing is learned
+        anywhere = draw.random(len(values))
+        below, above = np.where(gone, anywhere, below), np.where(gone, anywhere, above)
+        gone = np.zeros_like(gone)
+    below, above = np.clip(below, edge, 1 - edge), np.clip(above, edge, 1 - edge)
+    if spread:
+        result = ndtri(below + draw.random(len(values)) * (above - below))
+    else:
+        result = mean_score(below, above)
+    return np.where(gone, 0.0, result)
+
+
+def mean_score(below: Floats, above: Floats) -> Floats:
+    """E[Z | below < Φ(Z) < above] = (φ(a) - φ(b)) / (above - below) with a, b the scores of the ends."""
+    from scipy.special import ndtri
+
+    a, width = ndtri(below), above - below
+    wide = width > 1e-9
+    density = _density(a) - _density(ndtri(above))
+    return np.where(wide, density / np.where(wide, width, 1.0), a)
+
+
+def _density(z: Floats) -> Floats:
+    return np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+
+
+def loading(encoder: Encoder, feature: Feature) -> float:
+    """E[S Z] of a feature's mean score S with the normal Z behind it: how much of Z survives ties and gaps.
+
+    With E[S_i S_j] = r · loading_i · loading_j to first order in the correlation r of the normals behind (the
+    first Hermite coefficient of S), it turns products of scores into latent correlations.
+    """
+    column_map = encoder.maps[feature.column]
+    if feature.missing:
+        ends = np.array([0.0, 1.0 - column_map.missing, 1.0])
+        below, above = ends[:-1], ends[1:]
+        present = 1.0
+    else:
+        below, above = column_map.distribution.atoms()
+        present = 1.0 - column_map.missing
+    width = above - below
+    second = width + _times_density(below) - _times_density(above)  # E[Z²; atom]
+    lost = np.where(width > 1e-9, second - width * mean_score(below, above) ** 2, 0.0)
+    return float(present * np.clip(1.0 - lost.sum(), 0.0, 1.0))
+
+
+def _times_density(level: Floats) -> Floats:
+    from scipy.special import ndtri
+
+    z = ndtri(np.clip(level, 1e-300, 1 - 1e-16))
+    return z * _density(z)
+
+
+# Codes --------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Cells:
+    """One column cut into cells for counting: ascending ends of levels, and a last cell for missing values."""
+
+    ends: Floats
+    nullable: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.ends) - 1 + self.nullable
+
+    def code(self, below: Floats, above: Floats) -> NDArray[np.int64]:
+        middle = (below + above) / 2
+        code = np.clip(np.searchsorted(self.ends, middle, side="right") - 1, 0, len(self.ends) - 2)
+        return np.where(np.isnan(middle), self.size - 1 if self.nullable else -1, code)
+
+    def level(self, codes: NDArray, uniform: Floats) -> Floats:
+        """A level inside every code's cell, at the place `uniform` says; NaN in the cell for missing values."""
+        gone = codes >= len(self.ends) - 1
+        at = np.where(gone, 0, codes)
+        level = self.ends[at] + uniform * (self.ends[at + 1] - self.ends[at])
+        return np.where(gone, np.nan, level)
+
+
+def cells(encoder: Encoder, most: int) -> dict[str, Cells]:
+    """Cuts every number column into at most about `most` cells of even mass, never through a repeated value.
+
+    Values that hold 1/(2 · most) or more get a cell of their own; every category has its own.
+    """
+    return {name: Cells(_cell_ends(m, most), m.column.nullable) for name, m in encoder.maps.items()}
+
+
+def _cell_ends(column_map: ColumnMap, most: int) -> Floats:
+    if column_map.labels is not None:
+        return column_map.distribution.cdf
+    below, above = column_map.distribution.atoms()
+    heavy = above - below >= 0.5 / most
+    fixed = np.unique(np.concatenate([[0.0], below[heavy], above[heavy], [1.0]]))
+    ends = [fixed[:1]]
+    own = set(zip(below[heavy].tolist(), above[heavy].tolist(), strict=True))
+    for a, b in zip(fixed[:-1], fixed[1:], strict=True):
+        parts = 1 if (a, b) in own else max(1, round((b - a) * most))
+        ends.append(_between_values(column_map, np.linspace(a, b, parts + 1)[1:], a, b))
+    return np.unique(np.concatenate(ends))
+
+
+def _between_values(column_map: ColumnMap, levels: Floats, a: float, b: float) -> Floats:
+    """Moves levels that fall inside a light repeated value to its upper end."""
+    _, above = column_map.distribution.interval(column_map.distribution.quantile(levels[:-1]))
+    return np.append(np.clip(above, a, b), b)
+
+
+def codes(rows: PrivateRows, encoder: Encoder, cut: Mapping[str, Cells], *, key: Key) -> PrivateRows:
+    """Locked rows of codes. A missing value that the schema rules out gets a random code.
+
+    Privacy:
+        Releases nothing: row by row, through maps that are public by now.
+    """
+
+    def code(name: str, values: NDArray) -> NDArray[np.int64]:
+        below, above = encoder.maps[name].levels(values)
+        found = cut[name].code(below, above)
+        anywhere = key.child(f"code {name}").numpy().random(len(values))
+        return np.where(found < 0, cut[name].code(anywhere, anywhere), found)
+
+    return rows.derive({name: ([name], functools.partial(code, name)) for name in encoder.schema.names})

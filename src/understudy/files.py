@@ -1,0 +1,49 @@
+"""Files that are the old one or the new one, whole, and never something in between.
+
+The one rule: nothing is written in place. A new file is made beside the old, synced to disk and then renamed over it.
+"""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Gives a temporary file beside `path` that takes its place when the block ends well.
+
+    Whatever happens, and whenever the process dies, `path` is the old file or the whole new one.
+
+    Raises:
+        OSError: The place cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError("it is a folder")
+    if target.exists() and not target.is_file():
+        raise OSError("it is not a regular file")
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
+    temporary.touch(exist_ok=False)
+    try:
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def reason(error: Exception) -> str:
+    """Why the operating system refused, in its own words and without the path."""
+    return str(getattr(error, "strerror", None) or error).lower()

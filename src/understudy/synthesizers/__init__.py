@@ -1,0 +1,21 @@
+"""The workshop: one bench per method. Each sees the rows through hatches alone and leaves a recipe.
+
+A method is a frozen dataclass of public hyper-parameters with
+
+- `name`, and `encoding_share`: how much of the budget the encoder gets;
+- `plan(schema) -> list[Item]`: what else it will buy;
+- `fit(rows, encoder, *, ledger, key) -> Recipe`.
+
+A recipe holds arrays and public facts:
+
+- `sample(n, *, key) -> Levels`: a level in [0, 1] per row and column, NaN for a missing value;
+- `parents(schema) -> {column: [columns it was made from]}`;
+- `arrays() -> {name: array}` and `from_arrays(arrays)`, what a saved model keeps of it.
+"""
+
+from understudy.synthesizers.copula import Copula, CopulaRecipe
+from understudy.synthesizers.independent import Independent, IndependentRecipe
+
+METHODS = {"copula": Copula, "independent": Independent}
+RECIPES = {"copula": CopulaRecipe, "independent": IndependentRecipe}
+DEFAULT = "copula"

@@ -1,0 +1,159 @@
+"""A Gaussian copula: every column through its own distribution function, all together through one correlation matrix.
+
+One noisy matrix of second moments of the scores, rows clipped to a norm, gives the correlations of the normals behind
+the columns; the nearest correlation matrix to it is sampled from.
+
+Sources: Li, Xiong, Jiang (2014), "Differentially private synthesization of multi-dimensional data using copula
+functions"; Higham (2002) for the nearest correlation matrix.
+
+Departures:
+- Correlations come from products of scores rather than Kendall's tau, whose sensitivity to one row is far larger.
+- Ties (atoms, whole numbers, categories) enter with their mean score, and the correlation that ties hide is put
+  back by the first Hermite coefficient (`encoding.loading`), instead of being lost to jitter.
+- Categories are points on a line in the order they are listed. That is exact for two of them; for more, the
+  order matters, and a method that counts pairs does better.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.budget import Item, Ledger
+from understudy.encoding import Encoder, Feature, Levels, features, loading, scores
+from understudy.mechanisms import PrivateRows, noisy_second_moments
+from understudy.randomness import Key
+from understudy.schema import Schema
+
+Floats = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Copula:
+    """A Gaussian copula with privately bought margins.
+
+    Attributes:
+        encoding_share: Part of the budget for the margins; the rest buys the correlations. Measured on simulated and
+            real tables: below 0.3 the tails are lost, above 0.6 the correlations.
+        noise_target: Rows are clipped as loosely as keeps the noise of one correlation at this deviation, within
+            `clip_range`: tight clipping shrinks correlations, loose clipping buys noise.
+        clip_range: Least and most of the squared clip norm, as a multiple of its expectation.
+    """
+
+    encoding_share: float = 0.4
+    noise_target: float = 0.025
+    clip_range: tuple[float, float] = (1.0, 3.0)
+
+    name = "copula"
+
+    def __post_init__(self):
+        if not 0 < self.encoding_share < 1:
+            raise ValueError(f"Copula.encoding_share: expected a number between 0 and 1, got {self.encoding_share}.")
+        if not self.noise_target > 0:
+            raise ValueError(f"Copula.noise_target: expected a number > 0, got {self.noise_target}.")
+        if len(self.clip_range) != 2 or not 0 < self.clip_range[0] <= self.clip_range[1]:
+            raise ValueError(f"Copula.clip_range: expected two numbers 0 < least <= most, got {self.clip_range}.")
+
+    def plan(self, schema: Schema) -> list[Item]:
+        return [Item(name="moments", mechanism="discrete gaussian", share=1.0 - self.encoding_share)]
+
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "CopulaRecipe":
+        coordinates = features(encoder)
+        loadings = np.array([loading(encoder, feature) for feature in coordinates])
+        noise = ledger.noise("moments") * rows.max_rows_per_unit
+        clip_squared = self.clip_squared(loadings, noise, encoder.rows)
+        moments = noisy_second_moments(
+            scores(rows, encoder, key=key.child("scores"), spread=False),
+            [feature.name for feature in coordinates],
+            clip_norm=float(np.sqrt(clip_squared)),
+            what="second moments of the scores",
+            item="moments",
+            ledger=ledger,
+            key=key.child("moments"),
+        )
+        correlation = latent_correlation(moments / encoder.rows, loadings)
+        missing = np.array([encoder.maps[f.column].missing if f.missing else 0.0 for f in coordinates])
+        return CopulaRecipe(tuple(coordinates), np.linalg.cholesky(correlation), missing)
+
+    def clip_squared(self, loadings: Floats, noise: float, rows: float) -> float:
+        """The squared clip norm: noise · C² / (√2 · rows) is the deviation of one correlation."""
+        expected = max(float(loadings.sum()), 0.1)
+        least, most = self.clip_range
+        return float(np.clip(self.noise_target * np.sqrt(2) * rows / noise, least * expected, most * expected))
+
+
+def latent_correlation(moments: Floats, loadings: Floats) -> Floats:
+    """Correlations of the normals behind, from noisy second moments of mean scores.
+
+    r_ij = m_ij / √(m_ii m_jj) / √(l_i l_j): the measured diagonal undoes what clipping took from each coordinate,
+    the loadings l undo what ties took. A coordinate with hardly any loading says nothing and is left uncorrelated.
+    """
+    known = loadings > 0.02
+    safe = np.where(known, loadings, 1.0)
+    spread = np.sqrt(np.maximum(np.diag(moments), 0.3 * safe) * safe)
+    correlation = np.clip(moments / np.outer(spread, spread), -0.99, 0.99)
+    correlation[~known, :] = 0.0
+    correlation[:, ~known] = 0.0
+    return nearest_correlation(correlation)
+
+
+def nearest_correlation(matrix: Floats, *, smallest: float = 1e-3, most_rounds: int = 100) -> Floats:
+    """The nearest correlation matrix with eigenvalues of at least `smallest`: alternating projections (Higham)."""
+    y, correction = matrix.copy(), np.zeros_like(matrix)
+    np.fill_diagonal(y, 1.0)
+    for _ in range(most_rounds):
+        r = y - correction
+        values, vectors = np.linalg.eigh(r)
+        x = (vectors * np.maximum(values, smallest)) @ vectors.T
+        correction = x - r
+        y = x.copy()
+        np.fill_diagonal(y, 1.0)
+        if np.linalg.norm(y - x) < 1e-8 * len(y):
+            break
+    values, vectors = np.linalg.eigh(y)
+    y = (vectors * np.maximum(values, smallest)) @ vectors.T
+    scale = np.sqrt(np.diag(y))
+    return y / np.outer(scale, scale)
+
+
+@dataclasses.dataclass(frozen=True)
+class CopulaRecipe:
+    """The coordinates, the Cholesky factor of their correlations, and the missing shares."""
+
+    coordinates: tuple[Feature, ...]
+    factor: Floats
+    missing: Floats
+
+    def sample(self, n: int, *, key: Key) -> Levels:
+        from scipy.special import ndtr
+
+        normal = key.numpy().standard_normal((n, len(self.factor))) @ self.factor.T
+        levels, gone = {}, {}
+        for j, feature in enumerate(self.coordinates):
+            level = ndtr(normal[:, j])
+            if feature.missing:
+                gone[feature.column] = level > 1.0 - self.missing[j]
+            else:
+                levels[feature.column] = level
+        for name, rows in gone.items():
+            levels[name][rows] = np.nan
+        return levels
+
+    def parents(self, schema: Schema) -> dict[str, list[str]]:
+        """Every earlier column: one correlation matrix joins them all."""
+        order = schema.generation_order
+        return {name: list(order[:i]) for i, name in enumerate(order)}
+
+    def arrays(self) -> dict[str, NDArray]:
+        return {
+            "columns": np.array([f.column for f in self.coordinates]),
+            "is_missing": np.array([f.missing for f in self.coordinates]),
+            "factor": self.factor,
+            "missing": self.missing,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "CopulaRecipe":
+        pairs = zip(arrays["columns"].tolist(), arrays["is_missing"].tolist(), strict=True)
+        return cls(tuple(Feature(column, missing) for column, missing in pairs), arrays["factor"], arrays["missing"])

@@ -1,0 +1,58 @@
+"""Independent columns: the encoder's own distributions, and nothing about how columns go together.
+
+The reference that every other method has to beat, and the best there is for one column at a time: the whole budget goes
+to the 1-way marginals.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.budget import Item, Ledger
+from understudy.encoding import Encoder, Levels
+from understudy.mechanisms import PrivateRows
+from understudy.randomness import Key
+from understudy.schema import Schema
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Independent:
+    """Every column on its own."""
+
+    name = "independent"
+    encoding_share = 1.0
+
+    def plan(self, schema: Schema) -> list[Item]:
+        return []
+
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "IndependentRecipe":
+        missing = {name: m.missing for name, m in encoder.maps.items()}
+        return IndependentRecipe(tuple(missing), np.array(list(missing.values())))
+
+
+@dataclasses.dataclass(frozen=True)
+class IndependentRecipe:
+    """The columns and their shares of missing values."""
+
+    columns: tuple[str, ...]
+    missing: NDArray[np.float64]
+
+    def sample(self, n: int, *, key: Key) -> Levels:
+        levels = {}
+        for name, missing in zip(self.columns, self.missing, strict=True):
+            draw = key.child(name).numpy()
+            level = draw.random(n)
+            levels[name] = np.where(draw.random(n) < missing, np.nan, level) if missing > 0 else level
+        return levels
+
+    def parents(self, schema: Schema) -> dict[str, list[str]]:
+        return {name: [] for name in schema.generation_order}
+
+    def arrays(self) -> dict[str, NDArray]:
+        return {"columns": np.array(self.columns), "missing": self.missing}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "IndependentRecipe":
+        return cls(tuple(arrays["columns"].tolist()), arrays["missing"])

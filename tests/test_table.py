@@ -1,0 +1,513 @@
+"""Tables: what comes in from each source, what is refused without showing a cell, and what goes out."""
+
+# Lists stand for tuples here, and wrong types are given on purpose.
+# pyright: reportArgumentType=false
+
+import datetime
+import gzip
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy.schema import Column, Schema
+from understudy.table import Table, TableError, kinds, read, to_frame, write
+
+NAN = np.nan
+SECRET = "Xanthippe"
+
+PEOPLE = Schema(
+    columns=[
+        Column(name="age", kind="integer"),
+        Column(name="income", kind="continuous"),
+        Column(name="state", kind="categorical", values=["CA", "NY"], other="elsewhere"),
+        Column(name="job", kind="categorical"),
+        Column(name="member", kind="boolean"),
+        Column(name="joined", kind="datetime"),
+    ],
+    missing=["?"],
+)
+CSV = """\
+age,income,state,job,member,joined
+39,1.5,CA,clerk,true,2020-01-01
+50,-inf,TX,baker,False,2020-01-01T00:00:01
+?,?,?,?,?,?
+,,,,,
+17,1e308, NY ,"clerk",yes,2020-01-01 00:00:01.5+01:00
+"""
+START = 1_577_836_800e6
+EXPECTED = {
+    "age": [39, 50, NAN, NAN, 17],
+    "income": [1.5, -np.inf, NAN, NAN, 1e308],
+    "state": [0, 2, -1, -1, 1],
+    "job": [1, 0, -1, -1, 1],
+    "member": [1, 0, NAN, NAN, 1],
+    "joined": [START, START + 1e6, NAN, NAN, START - 3600e6 + 1.5e6],
+}
+
+
+def one(kind, **fields):
+    missing = fields.pop("missing", ())
+    return Schema(columns=[Column(name="x", kind=kind, **fields)], missing=missing)
+
+
+def saved(folder, content, name="people.csv"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def cells(folder, kind, *lines, **fields):
+    """The one column of a CSV file with these lines."""
+    return read(saved(folder, "\n".join(["x,y", *(f"{line},1" for line in lines)])), with_y(one(kind, **fields)))
+
+
+def with_y(schema):
+    return Schema(columns=schema.columns, missing=schema.missing, ignore=("y",))
+
+
+def assert_columns(table, expected):
+    assert list(table.columns) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(table.columns[name], np.asarray(values))
+
+
+# What comes in.
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.CSV", "people[1].csv"])
+def test_a_csv_file_is_read_as_the_schema_says(tmp_path, name):
+    table = read(saved(tmp_path, CSV, name), PEOPLE)
+    assert_columns(table, EXPECTED)
+    assert table.labels == {"job": ["baker", "clerk"]}
+    assert (table.kind, table.unit, table.exact_rows) == ("polars", None, 5)
+
+
+def test_tabs_gzip_byte_order_marks_and_windows_lines_are_read(tmp_path):
+    for name, content in {
+        "people.tsv": CSV.replace(",", "\t").encode(),
+        "people.csv.gz": gzip.compress(CSV.encode()),
+        "mark.csv": b"\xef\xbb\xbf" + CSV.encode(),
+        "windows.csv": CSV.replace("\n", "\r\n").encode(),
+    }.items():
+        assert_columns(read(saved(tmp_path, content, name), PEOPLE), EXPECTED)
+
+
+def test_arrays_are_float64_or_int64(tmp_path):
+    table = read(saved(tmp_path, CSV), PEOPLE)
+    assert {name: str(array.dtype) for name, array in table.columns.items()} == {
+        "age": "float64",
+        "income": "float64",
+        "state": "int64",
+        "job": "int64",
+        "member": "float64",
+        "joined": "float64",
+    }
+
+
+def frames():
+    moments = [datetime.datetime(2020, 1, 1), None, datetime.datetime(2020, 1, 2)]
+    data = {"n": [1, None, 3], "f": [0.5, None, 2.0], "c": ["a", None, "b"], "b": [True, None, False], "t": moments}
+    polars = pl.DataFrame(data)
+    pandas = pd.DataFrame(data | {"b": pd.array([True, None, False], dtype="boolean")})
+    categorical = pandas.assign(c=pandas["c"].astype("category"), n=pandas["n"].astype("Int64"))
+    arrow = pa.table(data)
+    return {
+        "polars": polars,
+        "lazy polars": polars.lazy(),
+        "polars categorical": polars.with_columns(pl.col("c").cast(pl.Categorical)),
+        "polars zoned": polars.with_columns(pl.col("t").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo")),
+        "pandas": pandas,
+        "pandas categorical": categorical,
+        "pandas objects": pandas.astype(object),
+        "pandas zoned": pandas.assign(t=pandas["t"].dt.tz_localize("UTC").dt.tz_convert("Europe/Paris")),
+        "pyarrow": arrow,
+        "pyarrow dictionary": arrow.set_column(2, "c", arrow["c"].dictionary_encode()),
+    }
+
+
+MIXED = Schema(
+    columns=[
+        Column(name="t", kind="datetime"),
+        Column(name="n", kind="integer"),
+        Column(name="f", kind="continuous"),
+        Column(name="c", kind="categorical"),
+        Column(name="b", kind="boolean"),
+    ]
+)
+
+
+@pytest.mark.parametrize("which", frames())
+def test_every_frame_gives_the_same_arrays(which):
+    table = read(frames()[which], MIXED)
+    assert table.kind == which.removeprefix("lazy ").split()[0]
+    assert table.labels == {"c": ["a", "b"]}
+    day = 86_400e6
+    expected = {"t": [START, NAN, START + day], "n": [1, NAN, 3], "f": [0.5, NAN, 2], "c": [0, -1, 1]}
+    assert_columns(table, expected | {"b": [1, NAN, 0]})
+
+
+def test_a_parquet_file_gives_the_same_arrays_as_its_frame(tmp_path):
+    frame = frames()["polars"].with_columns(stray=pl.lit(1))
+    frame.write_parquet(tmp_path / "x.parquet")
+    schema = Schema(columns=MIXED.columns, ignore=("stray",))
+    assert_columns(read(tmp_path / "x.parquet", schema), read(frame, schema).columns)
+
+
+def test_pandas_and_pyarrow_are_not_imported_for_a_file(tmp_path):
+    path = saved(tmp_path, "x\n1\n")
+    program = (
+        "import sys; from understudy.schema import *; from understudy.table import *;"
+        f"read({str(path)!r}, Schema(columns=[Column(name='x', kind='integer')]));"
+        "assert not {'pandas', 'pyarrow'} & set(sys.modules)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (pd.Series([3, 12, 3]), ["12", "3"]),
+        (pd.Series([3.0, NAN, 2.5]), ["2.5", "3"]),
+        (pd.Series([True, False, True]), ["false", "true"]),
+        (pd.Series([1, "a", 2.0, None, True], dtype=object), ["1", "2", "a", "true"]),
+        (pd.Series(pd.Categorical([3, None, 5])), ["3", "5"]),
+        (pd.Series([" a ", "a", ""]), ["a"]),
+        (pl.Series([None, None], dtype=pl.Null), []),
+        (pl.Series(["a", "b"], dtype=pl.Enum(["b", "a", "c"])), ["a", "b"]),
+        (pl.Series([1, 2], dtype=pl.Decimal(10, 2)), ["1", "2"]),
+        (pl.Series([datetime.date(2020, 1, 1)]), ["2020-01-01"]),
+    ],
+)
+def test_categories_are_written_as_a_person_would(values, labels):
+    make = pl.DataFrame if isinstance(values, pl.Series) else pd.DataFrame
+    assert read(make({"x": values}), one("categorical")).labels == {"x": labels}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pl.Series([1, 0], dtype=pl.Int8),
+        pl.Series([1, 0], dtype=pl.UInt64),
+        pl.Series([1, 0], dtype=pl.Decimal(10, 2)),
+        pl.Series([1, 0], dtype=pl.Float32),
+        pl.Series([True, False]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["continuous", "integer", "boolean"])
+def test_every_number_type_holds_numbers(values, kind):
+    assert_columns(read(pl.DataFrame({"x": values}), one(kind)), {"x": [1.0, 0.0]})
+
+
+def test_without_other_an_unknown_category_is_missing(tmp_path):
+    assert_columns(cells(tmp_path, "categorical", "a", "b", "", values=["a"]), {"x": [0, -1, -1]})
+
+
+def test_other_may_be_one_of_the_values(tmp_path):
+    table = cells(tmp_path, "categorical", "a", "b", "z", values=["z", "a"], other="z")
+    assert_columns(table, {"x": [1, 0, 0]})
+
+
+def test_a_number_may_spell_missing_in_text_and_in_types(tmp_path):
+    assert_columns(cells(tmp_path, "continuous", "-999", "-999.0", "1", missing=["-999"]), {"x": [NAN, NAN, 1]})
+    assert_columns(read(pl.DataFrame({"x": [-999, 1]}), one("integer", missing=["-999"])), {"x": [NAN, 1]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "expected"),
+    [
+        (
+            "continuous",
+            ["1", SECRET, "1_0", "inf", "-Infinity", "nan", "1e999"],
+            [1, NAN, NAN, np.inf, -np.inf, NAN, np.inf],
+        ),
+        ("continuous", ["1 ", " 2 "], [1, 2]),
+        ("integer", ["1.6", "1e3", "9007199254740992", SECRET], [2, 1000, 2**53, NAN]),
+        ("boolean", ["T", "N", "on", "OFF", "1", "0", "2", SECRET], [1, 0, 1, 0, 1, 0, NAN, NAN]),
+        ("datetime", ["2020-01-01", "2020-01-01 00:00", "2020-01-01T00:00Z", SECRET], [START, START, NAN, NAN]),
+        ("datetime", ["2020-01-01T00:00:00Z", "01/02/2020", "2020-13-01"], [START, NAN, NAN]),
+        ("continuous", ["", "", ""], [NAN, NAN, NAN]),
+        ("boolean", ["", ""], [NAN, NAN]),
+        ("datetime", ["", ""], [NAN, NAN]),
+        ("categorical", ["", ""], [-1, -1]),
+    ],
+)
+def test_values_never_raise(tmp_path, kind, lines, expected):
+    assert_columns(cells(tmp_path, kind, *lines), {"x": expected})
+
+
+@pytest.mark.parametrize("content", ["x,y\n1\n2,3,4\n5,6\n", "x,y\n1,2,3\n2\n5,6\n"])
+def test_ragged_lines_are_a_matter_of_values(tmp_path, content):
+    table = read(saved(tmp_path, content), with_y(one("integer")))
+    assert_columns(table, {"x": [1, 2, 5]})
+
+
+def test_a_ten_megabyte_cell_is_read(tmp_path):
+    table = cells(tmp_path, "categorical", "a", "b" * 10_000_000)
+    assert [len(label) for label in table.labels["x"]] == [1, 10_000_000]
+
+
+def test_quoted_names_are_respected(tmp_path):
+    names = ["a,b", 'say "hi"', "two\nlines", "naïve", ""]
+    header = ",".join('"' + name.replace('"', '""') + '"' for name in names)
+    schema = Schema(columns=[Column(name=name, kind="integer") for name in names])
+    table = read(saved(tmp_path, f"{header}\n1,2,3,4,5\n"), schema)
+    assert_columns(table, {name: [place + 1.0] for place, name in enumerate(names)})
+
+
+@given(st.lists(st.none() | st.floats(allow_nan=False), min_size=1, max_size=20))
+@settings(deadline=None, derandomize=True, max_examples=50)
+def test_every_float_survives_a_csv_file(tmp_path_factory, values):
+    path = tmp_path_factory.mktemp("floats") / "x.csv"
+    write(pl.DataFrame({"x": pl.Series(values, dtype=pl.Float64), "y": [1] * len(values)}), path)
+    table = read(path, with_y(one("continuous")))
+    assert_columns(table, {"x": [NAN if value is None else value for value in values]})
+
+
+# Units.
+
+
+def test_rows_without_a_unit_are_left_out_and_so_are_their_categories(tmp_path):
+    schema = Schema(columns=[Column(name="x", kind="categorical")], unit="id", max_rows_per_unit=2, missing=["?"])
+    table = read(saved(tmp_path, "x,id\na,u\nb,\nc,v\nd,?\na, u\n"), schema)
+    assert table.labels == {"x": ["a", "c"]}
+    assert_columns(table, {"x": [0, 1, 0]})
+    assert table.unit is not None
+    assert table.unit.dtype == np.int64
+    assert table.unit[0] == table.unit[2] != table.unit[1]
+
+
+@pytest.mark.parametrize("ids", [[7, 8, 7], ["p", "q", "p"], [7.0, 8.0, 7.0], [True, False, True]])
+def test_units_of_any_type_are_told_apart(ids):
+    schema = Schema(columns=[Column(name="x", kind="integer")], unit="id", max_rows_per_unit=2)
+    unit = read(pl.DataFrame({"x": [1, 2, 3], "id": ids}), schema).unit
+    assert unit is not None
+    assert unit[0] == unit[2] != unit[1]
+
+
+def test_a_table_in_which_nobody_has_a_unit_is_refused(tmp_path):
+    schema = Schema(columns=[Column(name="x", kind="integer")], unit="id", max_rows_per_unit=2)
+    with pytest.raises(TableError, match="no rows with a 'id'"):
+        read(saved(tmp_path, "x,id\n1,\n"), schema)
+
+
+# What is refused.
+
+BAD_FILES = {
+    "missing column": (
+        "x.csv",
+        f"agee,y\n{SECRET},1\n",
+        "x.csv has no column 'age', which the schema names. Did you mean 'agee'?",
+    ),
+    "extra column": (
+        "x.csv",
+        f"age,y,zip\n1,1,{SECRET}\n",
+        "has a column 'zip', which the schema does not name. Add it",
+    ),
+    "extra columns": ("x.csv", f"age,y,zip,zap\n1,1,{SECRET},1\n", "has a column 'zip' and 1 more, which"),
+    "no header": ("x.csv", f"{SECRET},{SECRET}\n1,2\n", "has none of the columns that the schema names. Are the names"),
+    "duplicate name": ("x.csv", f'age,y,"age"\n1,2,{SECRET}\n', "has more than one column 'age'"),
+    "duplicate ignored name": ("x.csv", f"age,y,y\n1,2,{SECRET}\n", "has more than one column 'y'"),
+    "wrong type": (
+        "x.csv",
+        f"age,y\n{SECRET},1\n{SECRET},1\n",
+        "column 'age': expected whole numbers for kind 'integer', and no",
+    ),
+    "empty": ("x.csv", "", "x.csv is empty"),
+    "blank": ("x.csv", "\n\n", "first line, and it is blank"),
+    "header only": ("x.csv", "age,y\n", "x.csv has no rows"),
+    "header without line end": ("x.csv", "age,y", "x.csv has no rows"),
+    "old line ends": ("x.csv", f"age,y\r1,{SECRET}\r", "expected lines that end in a line feed"),
+    "not UTF-8 in the header": ("x.csv", b"age,\xffy\n1,2\n", "x.csv: expected UTF-8 text"),
+    "not UTF-8 in text": ("x.csv", b"age,y\n1,2\n2,Xanthippe\xff\n", "x.csv: expected UTF-8 text"),
+    "UTF-16": ("x.csv", f"age,y\n1,{SECRET}\n".encode("utf-16"), "x.csv: expected UTF-8 text"),
+    "open quote": ("x.csv", f'age,y\n1,"{SECRET}\n2,3\n', "cannot be read as CSV"),
+    "cut gzip": ("x.csv.gz", gzip.compress(b"age,y\n1,2\n" * 99)[:-20], "cannot be read as CSV"),
+    "no Parquet": ("x.parquet", f"age,y\n1,{SECRET}\n", "cannot be read as Parquet"),
+    "empty Parquet": ("x.parquet", "", "x.parquet is empty"),
+    "foreign Parquet": ("x.parquet", b"PAR1" + b"\0" * 40 + b"PAR1", "cannot be read as Parquet"),
+    "unknown extension": ("x.xlsx", SECRET, r"expected a file that ends in \.csv, "),
+    "no extension": ("x", SECRET, r"expected a file that ends in \.csv, "),
+}
+AGES = Schema(columns=[Column(name="age", kind="integer"), Column(name="y", kind="categorical")])
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_a_bad_file_is_refused_in_one_line_without_a_cell(tmp_path, monkeypatch, case):
+    name, content, message = BAD_FILES[case]
+    saved(tmp_path, content, name)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TableError, match=message) as caught:
+        read(name, AGES)
+    assert "\n" not in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_cut_parquet_file_is_refused(tmp_path):
+    pl.DataFrame({"age": range(1000), "y": [SECRET] * 1000}).write_parquet(tmp_path / "x.parquet")
+    whole = (tmp_path / "x.parquet").read_bytes()
+    for part in (whole[:-1], whole[: len(whole) // 2], whole[len(whole) // 2 :]):
+        with pytest.raises(TableError, match="cannot be read as Parquet"):
+            read(saved(tmp_path, part, "cut.parquet"), AGES)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("absent.csv", "no such file"), ("folder.csv", "is a directory"), ("a\0.csv", "null")]
+)
+def test_a_place_without_a_file_is_refused(tmp_path, name, message):
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(TableError, match=f"cannot be read: .*{message}"):
+        read(tmp_path / name, AGES)
+
+
+def test_a_column_of_unlisted_missing_marks_says_how_to_list_them(tmp_path):
+    with pytest.raises(TableError, match="list how a missing value is spelt under `missing`"):
+        cells(tmp_path, "continuous", "NA", "NA")
+    assert_columns(cells(tmp_path, "continuous", "NA", "NA", missing=["NA"]), {"x": [NAN, NAN]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("continuous", pl.Series([SECRET])),
+        ("continuous", pl.Series(["1"])),
+        ("integer", pl.Series(["1"], dtype=pl.Enum(["1", SECRET]))),
+        ("integer", pl.Series([datetime.date(2020, 1, 1)])),
+        ("continuous", pl.Series([{SECRET: 1}])),
+        ("categorical", pl.Series([{SECRET: 1}])),
+        ("categorical", pl.Series([[1]])),
+        ("categorical", pl.Series([b"a"])),
+        ("boolean", pl.Series([datetime.date(2020, 1, 1)])),
+        ("boolean", pl.Series([SECRET])),
+        ("datetime", pl.Series([datetime.timedelta(1)])),
+        ("datetime", pl.Series([1])),
+        ("datetime", pl.Series([SECRET])),
+        ("continuous", pd.Series([1, SECRET], dtype=object)),
+        ("continuous", pd.Series([1j])),
+        ("datetime", pd.Series([pd.Timedelta(1)])),
+    ],
+)
+def test_a_type_that_cannot_hold_the_kind_is_refused(kind, values):
+    make = pl.DataFrame if isinstance(values, pl.Series) else pd.DataFrame
+    with pytest.raises(TableError, match=f"table, column 'x': expected .* for kind '{kind}'") as caught:
+        read(make({"x": values}), one(kind))
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame([[1, 2]], columns=["x", "x"]), "the pandas table has more than one column 'x'"),
+        (pd.DataFrame([[1, 2]]), "expected the names of its columns to be text"),
+        (pa.table([[1], [2]], names=["x", "x"]), "the pyarrow table has more than one column 'x'"),
+        (pl.DataFrame({"z": [1]}), "the polars table has none of the columns"),
+        (pl.DataFrame({"x": []}), "the polars table has no rows"),
+        (pl.LazyFrame({"x": [SECRET]}).select(pl.col("x").cast(pl.Int64)), "the polars table cannot be read"),
+        ({"x": [1]}, "expected a path or a pandas, polars or pyarrow table, got builtins.dict"),
+        (None, "expected a path or a pandas"),
+        (pd.Series([1], name="x"), "expected a path or a pandas"),
+    ],
+)
+def test_a_bad_frame_is_refused(frame, message):
+    with pytest.raises(TableError, match=message) as caught:
+        read(frame, one("integer"))
+    assert SECRET not in str(caught.value)
+
+
+def test_a_table_shows_neither_its_rows_nor_their_number(tmp_path):
+    table = read(saved(tmp_path, CSV), PEOPLE)
+    assert not hasattr(Table, "__len__")
+    assert "clerk" not in repr(table)
+    assert repr(table).endswith("kind='polars', columns=['age', 'income', 'state', 'job', 'member', 'joined'])")
+
+
+# What goes out.
+
+DECODED = {"t": [START, NAN], "n": [3.0, NAN], "f": [0.5, NAN], "c": [1, -1], "b": [0.0, NAN]}
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "pyarrow"])
+def test_a_frame_out_reads_back_as_it_went_in(kind):
+    frame = to_frame(DECODED, MIXED, {"c": ["u", "v"]}, kind)
+    table = read(frame, MIXED)
+    assert table.kind == kind
+    assert table.labels == {"c": ["v"]}
+    assert_columns(table, DECODED | {"c": [0, -1]})
+
+
+def test_polars_columns_have_the_types_of_their_kinds():
+    frame = to_frame(DECODED, MIXED, {"c": ["u", "v"]}, "polars")
+    assert frame.dtypes == [pl.Datetime("us"), pl.Int64, pl.Float64, pl.String, pl.Boolean]
+    assert frame.null_count().row(0) == (1, 1, 1, 1, 1)
+
+
+def test_pandas_columns_have_the_types_of_their_kinds():
+    dtypes = to_frame(DECODED, MIXED, {"c": ["u", "v"]}, "pandas").dtypes
+    assert [str(dtype) for dtype in dtypes] == ["datetime64[us]", "Int64", "float64", "str", "boolean"]
+    whole = to_frame({"x": np.array([1.0])}, one("integer"), {}, "pandas")
+    assert str(whole["x"].dtype) == "int64"
+
+
+def test_far_away_numbers_stay_within_what_their_type_holds():
+    assert to_frame({"x": [1e300, -np.inf]}, one("integer"), {})["x"].to_list() == [2**53, -(2**53)]
+    years = to_frame({"x": [1e300, -1e300]}, one("datetime"), {})["x"].dt.year().to_list()
+    assert years == [9999, 1]
+
+
+def test_an_unknown_kind_of_frame_is_refused():
+    with pytest.raises(ValueError, match="expected kind to be polars, pandas or pyarrow, got 'dask'"):
+        to_frame(DECODED, MIXED, {"c": ["u", "v"]}, "dask")
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.csv.gz", "out.parquet"])
+def test_a_written_file_reads_back(tmp_path, name):
+    write(to_frame(DECODED, MIXED, {"c": ["u", "v"]}), tmp_path / name)
+    assert_columns(read(tmp_path / name, MIXED), DECODED | {"c": [0, -1]})
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("place", ["absent/out.csv", "folder.csv", "out.xlsx", "out"])
+def test_an_unwritable_place_is_refused_and_left_alone(tmp_path, place):
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(TableError) as caught:
+        write(pl.DataFrame({"x": [1]}), tmp_path / place)
+    assert "\n" not in str(caught.value)
+    assert os.listdir(tmp_path) == ["folder.csv"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = saved(tmp_path, "old")
+    with pytest.raises(TableError, match="cannot be written: it does not fit the format"):
+        write(pl.DataFrame({"x": [{SECRET: 1}]}), path)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["people.csv"]
+
+
+# Drafts.
+
+
+def test_kinds_tell_names_and_kinds_alone(tmp_path):
+    frame = frames()["polars"].with_columns(d=pl.col("t").dt.date())
+    frame.write_csv(tmp_path / "x.csv")
+    frame.write_parquet(tmp_path / "x.parquet")
+    expected = {"n": "integer", "f": "continuous", "c": "categorical", "b": "boolean", "t": "datetime", "d": "datetime"}
+    assert kinds(tmp_path / "x.csv") == kinds(tmp_path / "x.parquet") == list(expected.items())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("", "is empty"), ("a,a\n1,2\n", "more than one column 'a'"), (b"\xff\n1", "UTF-8"), ("a\n", "no rows")],
+)
+def test_kinds_refuse_what_reading_refuses(tmp_path, content, message):
+    with pytest.raises(TableError, match=message):
+        kinds(saved(tmp_path, content))
