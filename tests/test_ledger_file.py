@@ -95,13 +95,31 @@ def test_a_cap_holds_for_its_own_table_only(ledger):
     assert ledger.total("places").fits == 1
 
 
-def test_a_cap_for_one_call_counts_besides_the_files_own(ledger):
-    ledger.charge("people", 1.0, 1e-6, "copula")
-    with pytest.raises(BudgetExceeded, match=r"cap of 1.5"):
-        ledger.charge("people", 1.0, 1e-6, "copula", cap_epsilon=1.5)
-    ledger.set_cap("people", 1.2, 1e-5)
-    with pytest.raises(BudgetExceeded, match=r"cap of 1.2"):
-        ledger.charge("people", 1.0, 1e-6, "copula", cap_epsilon=100.0)
+@pytest.mark.parametrize(("epsilon", "delta", "field"), [(0.3, 1e-7, "epsilon"), (0.1, 1e-5, "delta")])
+def test_a_check_refuses_what_a_charge_would_refuse_and_enters_nothing(ledger, epsilon, delta, field):
+    ledger.set_cap("people", 1.0, 1e-5)
+    ledger.charge("people", 0.8, 1e-6, "copula")
+    before = ledger.path.read_bytes()
+    with pytest.raises(BudgetExceeded, match=f"has spent {field} = ") as checked:
+        ledger.check("people", epsilon, delta)
+    with pytest.raises(BudgetExceeded) as charged:
+        ledger.charge("people", epsilon, delta, "copula")
+    assert str(checked.value) == str(charged.value)
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_check_passes_what_a_charge_would_enter_and_enters_nothing(ledger):
+    ledger.set_cap("people", 0.3, 1e-5)
+    ledger.charge("people", 0.2, 1e-6, "copula")
+    for _ in range(2):
+        ledger.check("people", 0.1, 1e-6)
+    assert ledger.total("people").fits == 1
+    ledger.charge("people", 0.1, 1e-6, "copula")
+
+
+def test_a_check_of_a_ledger_that_is_not_there_passes_and_makes_no_file(ledger):
+    ledger.check("people", 100.0, 0.5)
+    assert not ledger.path.exists()
 
 
 def test_the_last_cap_holds_and_the_earlier_ones_stay_visible(ledger):
@@ -169,6 +187,7 @@ def test_a_damaged_or_foreign_file_is_reported_and_left_alone(ledger, content, m
         ledger.records,
         ledger.show,
         lambda: ledger.total("people"),
+        lambda: ledger.check("people", 1.0, 1e-6),
         lambda: ledger.charge("people", 1.0, 1e-6, "copula"),
         lambda: ledger.set_cap("people", 1.0, 1e-6),
     ):

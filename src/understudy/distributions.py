@@ -160,14 +160,35 @@ def support(edges: Floats, masses: Floats, noise: float) -> tuple[int, int]:
                 asked = noise * (NEAR + (FAR - NEAR) * min(1.0, stretch))
                 window = masses[max(i - 3, start) : i + 1] if step > 0 else masses[i : min(i + 3, start) + 1][::-1]
                 sums = np.cumsum(window[::-1])
-                if masses[i] > noise and np.any(sums > asked * np.sqrt(np.arange(1, len(sums) + 1))):
+                alone = noise * (1.0 + 2.0 * min(1.0, stretch))
+                if masses[i] > alone and np.any(sums > asked * np.sqrt(np.arange(1, len(sums) + 1))):
                     first, last = (first, i) if step > 0 else (i, last)
                     start = i + step
                 i += step
     return first, last
 
 
-NEAR, FAR = 2.0, 5.0  # noise deviations asked of a neighbouring cell, and of one that would double the range
+NEAR, FAR = 2.0, 6.0  # noise deviations asked of a neighbouring cell, and of one that would double the range
+
+
+def without_gaps(masses: Floats, noise: float) -> Floats:
+    """Masses with their long runs of doubtful cells settled: evened out where they hold rows together, else emptied.
+
+    Between two groups far apart lie many cells of nothing but noise, half of it positive; without this they would
+    fill the gap with rows.
+    """
+    masses = masses.copy()
+    doubtful = np.r_[False, masses <= DOUBTFUL * noise, False]
+    turns = np.diff(doubtful.astype(int))
+    starts, stops = np.flatnonzero(turns == 1), np.flatnonzero(turns == -1)
+    for start, stop in zip(starts, stops, strict=True):
+        length, held = stop - start, masses[start:stop].sum()
+        if length > 2:
+            masses[start:stop] = held / length if held > DOUBTFUL * noise * np.sqrt(length) else 0.0
+    return masses
+
+
+DOUBTFUL = 3.0  # noise deviations under which a cell says nothing by itself
 
 
 # What is learned ----------------------------------------------------------------------------------------------------
@@ -221,8 +242,9 @@ def distribution(edges: Floats, masses: Floats, *, noise: float, low, high, inte
     one support's width further), so that every float has a place.
     """
     first, last = support(edges, masses, noise)
-    total = max(float(masses[first : last + 1].sum()), 1.0)
-    inside = to_simplex(masses[first : last + 1], total)
+    inside = without_gaps(masses[first : last + 1], noise)
+    total = max(float(inside.sum()), 1.0)
+    inside = to_simplex(inside, total)
     kept = np.flatnonzero(inside > 0)
     inside = inside[kept[0] : kept[-1] + 1] / inside.sum()
     edges = edges[first + kept[0] : first + kept[-1] + 2]
@@ -237,34 +259,48 @@ TAIL_REACH = 0.25  # how far they may lie, as a part of the support
 def _knots(edges: Floats, masses: Floats, *, integer: bool) -> tuple[Floats, Floats]:
     """Knots of every cell in turn: two for an atom, several for a wide or a dying cell."""
     values, cdf, level = [], [], 0.0
-    widths = np.diff(edges)
     for i, mass in enumerate(masses):
-        a, b = edges[i], edges[i + 1]
-        if not integer and b <= next_float(a):
-            points, shares = np.array([a, a]), np.array([0.0, 1.0])
-        else:
-            beside = {0: 1, len(masses) - 1: len(masses) - 2}.get(i)
-            density = masses[beside] / widths[beside] if beside is not None and 0 <= beside < len(masses) else 0.0
-            if np.isfinite(density) and mass / widths[i] < density / 2:
-                points, shares = _dying(a, b, mass / density, rising=i == 0)
-            else:
-                parts = int(np.ceil(2 * np.log2(max(abs(a), abs(b)) / min(abs(a), abs(b))))) if _is_geometric(a, b) else 1
-                points, shares = _inner_points(a, b, parts), np.linspace(0, 1, parts + 1)
+        points, shares = _inside(edges, masses, i, integer=integer)
         values.append(points)
         cdf.append(level + mass * shares)
         level += mass
-    values, cdf = np.concatenate(values), np.concatenate(cdf)
-    return np.maximum.accumulate(values), np.clip(cdf / level, 0.0, 1.0)
+    return np.maximum.accumulate(np.concatenate(values)), np.clip(np.concatenate(cdf) / level, 0.0, 1.0)
 
 
-def _dying(a: float, b: float, reach: float, *, rising: bool) -> tuple[Floats, Floats]:
-    """A cell [a, b) whose density starts at its inner end and falls exponentially with scale about `reach`."""
-    distance = np.concatenate([[0.0], np.geomspace(min(reach / 8, (b - a) / 2), b - a, 12)])
+def _inside(edges: Floats, masses: Floats, i: int, *, integer: bool) -> tuple[Floats, Floats]:
+    """Where in cell i its mass lies: points, and the share of the mass below each."""
+    a, b = edges[i], edges[i + 1]
+    if not integer and b <= next_float(a):
+        return np.array([a, a]), np.array([0.0, 1.0])
+    outward = -1 if i == 0 else 1 if i == len(masses) - 1 else 0
+    if outward and len(masses) > 1:
+        beside = i - outward
+        width = edges[beside + 1] - edges[beside]
+        if width > (0.0 if integer else 2 * (next_float(edges[beside]) - edges[beside])):
+            density = masses[beside] / width
+            if masses[i] < density / 2 * (b - a):
+                return _dying(a, b, masses[i] / density, outward=outward)
+    if not _is_geometric(a, b):
+        return np.array([a, b]), np.array([0.0, 1.0])
+    parts = int(np.ceil(2 * np.log2(max(abs(a), abs(b)) / min(abs(a), abs(b)))))
+    return _inner_points(a, b, parts), np.linspace(0.0, 1.0, parts + 1)
+
+
+def _dying(a: float, b: float, reach: float, *, outward: int) -> tuple[Floats, Floats]:
+    """A cell [a, b) whose density starts at its inner end and falls exponentially with scale about `reach`.
+
+    In a cell that spans several doublings nearly all of it stays within the first: whoever was counted there is at
+    least as far out as the inner end, so no value is more than twice as far out as a real one.
+    """
+    inner = a if outward > 0 else b
+    width = b - a
+    near = min(width, abs(inner)) if _is_geometric(a, b) else width
+    distance = np.concatenate([[0.0], np.geomspace(min(reach / 8, near / 2), near, 12)])
     share = -np.expm1(-distance / reach)
     share /= share[-1]
-    if rising:
-        return b - distance[::-1], 1.0 - share[::-1]
-    return a + distance, share
+    if near < width:
+        distance, share = np.append(distance, width), np.append(share * (1 - 1e-6), 1.0)
+    return (a + distance, share) if outward > 0 else (b - distance[::-1], 1.0 - share[::-1])
 
 
 def _with_tails(values, cdf, *, low, high, integer, mass) -> Distribution:

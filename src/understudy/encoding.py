@@ -184,7 +184,7 @@ def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
         cells = len(edges) - 1 + column.nullable
         coded = rows.derive({"cell": ([name], functools.partial(_cell_or_missing, column=column, edges=edges))})
         counts = noisy_counts(
-            coded, ["cell"], [cells], what=f"{verb} '{name}'", item=item, ledger=ledger, key=key.child(f"{item} {name}")
+            coded, ["cell"], [cells], what=f"{verb} '{name}'", item=item, ledger=ledger, key=key.child(item).child(name)
         )
         rounds.append(Round(counts, sigma[item] ** 2, parents))
         masses = distributions.combine(rounds)
@@ -222,7 +222,7 @@ def _buy_listed(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, 
 def _buy_unlisted(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> ColumnMap:
     what = f"which categories '{column.name}' has"
     found, _ = popular_categories(
-        rows, column.name, what=what, item="select", ledger=ledger, key=key.child(f"select {column.name}")
+        rows, column.name, what=what, item="select", ledger=ledger, key=key.child("select").child(column.name)
     )
     other = column.other or "other"
     labels = tuple(found) if other in found else (*found, other)
@@ -241,7 +241,7 @@ def _count_categories(rows: PrivateRows, column: Column, labels, item: str, ledg
         what=f"count the categories of '{name}'",
         item=item,
         ledger=ledger,
-        key=key.child(f"{item} {name}"),
+        key=key.child(item).child(name),
     )
     present = counts[:size]
     missing = _missing_share(counts[-1], present.sum()) if column.nullable else 0.0
@@ -273,7 +273,7 @@ class Feature:
 
     @property
     def name(self) -> str:
-        return f"{self.column} missing" if self.missing else self.column
+        return f"{'missing' if self.missing else 'value'} {self.column}"
 
 
 def features(encoder: Encoder) -> list[Feature]:
@@ -295,7 +295,18 @@ def scores(rows: PrivateRows, encoder: Encoder, *, key: Key, spread: bool) -> Pr
         feature.name: ([feature.column], functools.partial(_score, encoder, feature, key, spread))
         for feature in features(encoder)
     }
-    return rows.derive(recipes)
+    return _in_public_codes(rows, encoder).derive(recipes)
+
+
+def _in_public_codes(rows: PrivateRows, encoder: Encoder) -> PrivateRows:
+    """The rows with bought categories as codes into the bought labels.
+
+    The codes they came with count the private labels of the whole table, so that one more row could move them all.
+    """
+    for name, m in encoder.maps.items():
+        if m.labels is not None and _purchase(m.column) == "unlisted":
+            rows = rows.relabel(name, m.labels, other=m.labels.index(m.column.other or "other"))
+    return rows
 
 
 def _score(encoder: Encoder, feature: Feature, key: Key, spread: bool, values: NDArray) -> Floats:
@@ -431,4 +442,5 @@ def codes(rows: PrivateRows, encoder: Encoder, cut: Mapping[str, Cells], *, key:
         anywhere = key.child(f"code {name}").numpy().random(len(values))
         return np.where(found < 0, cut[name].code(anywhere, anywhere), found)
 
-    return rows.derive({name: ([name], functools.partial(code, name)) for name in encoder.schema.names})
+    recipes = {name: ([name], functools.partial(code, name)) for name in encoder.schema.names}
+    return _in_public_codes(rows, encoder).derive(recipes)

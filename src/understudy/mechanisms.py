@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.budget import Ledger, lattice
+from understudy.accounting import lattice
+from understudy.budget import Ledger
 from understudy.randomness import Key
 
 Floats = NDArray[np.float64]
@@ -69,7 +70,8 @@ class PrivateRows:
         to_public = np.array([place.get(label, other) for label in self._exact_labels[column]], dtype=np.int64)
         codes = self._exact[column]
         recoded = np.where(codes < 0, -1, to_public[codes] if len(to_public) else -1)
-        return PrivateRows({**self._exact, column: recoded}, self._exact_labels, self.max_rows_per_unit)
+        known = {**self._exact_labels, column: tuple(labels)}
+        return PrivateRows({**self._exact, column: recoded}, known, self.max_rows_per_unit)
 
     def __repr__(self) -> str:
         return f"PrivateRows({', '.join(self.names)})"
@@ -204,7 +206,8 @@ def noisy_second_moments(
 def to_fixed_point(x: Floats, clip_norm: float) -> Floats:
     """Rows of whole numbers whose norm is at most clip_norm · FIXED_POINT. Missing entries count as 0."""
     x = np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
-    norms = np.sqrt(np.sum(x**2, axis=1, keepdims=True))
+    with np.errstate(over="ignore"):  # a warning would be a release; an infinite norm makes the row 0
+        norms = np.sqrt(np.sum(x**2, axis=1, keepdims=True))
     factor = np.minimum(1.0, clip_norm * (1 - 1e-12) / np.maximum(norms, 1e-300))
     return np.trunc(x * factor * FIXED_POINT)
 
@@ -257,7 +260,8 @@ def popular_categories(
     exact_labels, exact_codes = rows._exact_labels[column], rows._exact[column]
     exact_counts = np.bincount(exact_codes[exact_codes >= 0], minlength=len(exact_labels))
     counts = exact_counts + discrete_gaussian(sigma, len(exact_labels), key)
-    kept = np.flatnonzero(counts >= limit)
+    # A label that no row in the box has can come from the rows that `lock` left out: one unit may have many of those.
+    kept = np.flatnonzero((exact_counts > 0) & (counts >= limit))
     return [exact_labels[i] for i in kept], counts[kept]
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import understudy
 from understudy import encoding
-from understudy.budget import Budget, Item, Ledger, Line, planned_lines
+from understudy.accounting import Budget, Item, Line, planned_lines
+from understudy.budget import Ledger
 from understudy.ledger_file import LedgerFile
 from understudy.mechanisms import lock
 from understudy.model import Model

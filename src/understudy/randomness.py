@@ -6,7 +6,7 @@ receipt says it.
 """
 
 import dataclasses
-import zlib
+import hashlib
 
 import numpy as np
 
@@ -31,7 +31,8 @@ class Key:
 
     def child(self, label: str) -> "Key":
         """The stream that belongs to a label; other labels give independent streams."""
-        path = (*self.sequence.spawn_key, zlib.crc32(label.encode()))
+        digest = hashlib.blake2b(label.encode(), digest_size=16).digest()  # wide: no two labels may share a stream
+        path = (*self.sequence.spawn_key, *np.frombuffer(digest, dtype="<u4").tolist())
         return Key(np.random.SeedSequence(self.sequence.entropy, spawn_key=path), self.secret)
 
     def numpy(self) -> np.random.Generator:

@@ -1,0 +1,423 @@
+"""The command line: each command a thin layer over the front door.
+
+The one rule: what goes wrong is said in one line that shows no private value. Errors of this library are written to
+show none, so they pass; anything else may quote a cell, so only its type is told. For the same reason warnings are not
+shown: "overflow encountered" tells that somebody's value is huge.
+
+Nothing is imported up here that takes time: a command imports what it needs, so that help is there at once.
+"""
+
+import ast
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+import understudy
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells count it
+
+
+class Refused(click.ClickException):
+    """The request is refused; said in one line, without a traceback."""
+
+    def __init__(self, message: str, exit_code: int = 1):
+        line = " ".join(message.split())
+        super().__init__("".join(letter if letter.isprintable() else "?" for letter in line))
+        self.exit_code = exit_code
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"understudy: {self.message}", file=file or sys.stderr)
+
+
+class _Commands(click.Group):
+    """A group whose commands end in a result, a line of help or a line that says what is wrong."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            with warnings.catch_warnings():
+                if not _is_debugging():
+                    warnings.simplefilter("ignore")
+                return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, SystemExit, BrokenPipeError):
+            raise  # click knows what to do
+        except KeyboardInterrupt:
+            note = "stopped. No file is half-written; a fit that was entered in a ledger stays charged."
+            raise Refused(note, _INTERRUPTED) from None
+        except BaseException as error:  # a panic of polars is no Exception
+            if (refusal := _refusal(error)) is None:
+                raise
+            raise refusal from None
+
+
+def _refusal(error: BaseException) -> Refused | None:
+    """What to say of an error; None where the traceback was asked for."""
+    if isinstance(error, ValueError) and type(error).__module__.startswith("understudy."):
+        return Refused(str(error))
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return Refused(f"{place}{error.strerror.lower()}.")
+    if isinstance(error, MemoryError):
+        return Refused("there is not enough memory. Ask for fewer rows at a time.")
+    if _is_debugging():
+        return None
+    return Refused(
+        f"unexpected {type(error).__name__}; this is a fault of understudy. Set UNDERSTUDY_DEBUG=1 to see where it "
+        "comes from, and look before you pass that on: it may show private values."
+    )
+
+
+def _is_debugging() -> bool:
+    return bool(os.environ.get("UNDERSTUDY_DEBUG"))
+
+
+# What the commands share -------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _arguments() -> Iterator[None]:
+    """Lets the message of any ValueError pass: no row is at hand in here, so it is about an argument."""
+    try:
+        yield
+    except ValueError as error:
+        raise Refused(str(error)) from None
+
+
+def _check_place(path: str, *kept: str | None) -> None:
+    """Refuses a place that cannot be written, before anything is spent on what would go there.
+
+    Args:
+        kept: Files of the same command that must not be written over.
+    """
+    import tempfile
+
+    target = Path(os.path.realpath(path))
+    if any(other is not None and target == Path(os.path.realpath(other)) for other in kept):
+        raise Refused(f"-o {path} is also a file that this command uses. Give it another name.")
+    if target.is_dir():
+        raise Refused(f"-o {path} is a folder. Give the name of a file.")
+    if target.exists() and not target.is_file():
+        raise Refused(f"-o {path} is not a regular file. Give another name.")
+    if not target.parent.is_dir():
+        raise Refused(f"-o {path} cannot be written: there is no folder {str(target.parent)!r}. Make it first.")
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise Refused(f"-o {path} cannot be written: {(error.strerror or 'no reason given').lower()}.") from None
+
+
+def _read_settings(context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, Any]:
+    """`--set key=value` pairs: Python literals where they are, text where they are not."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"expected key=value, got {pair!r}.", context, parameter)
+        if key in settings:
+            raise click.BadParameter(f"{key!r} is given twice.", context, parameter)
+        try:
+            settings[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            settings[key] = text
+    return settings
+
+
+def _method(name: str | None, settings: dict[str, Any]) -> Any:
+    """The method asked for, configured."""
+    from understudy.pipeline import resolve
+    from understudy.synthesizers import DEFAULT
+
+    with _arguments():
+        try:
+            return resolve(name or DEFAULT, settings)
+        except TypeError:
+            given = ", ".join(f"{key} = {value!r}" for key, value in settings.items())
+            raise ValueError(f"--set: a value of the wrong type for {name or DEFAULT!r} among {given}.") from None
+
+
+def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options as one decorator, shown in the order given."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_BUDGET = _options(
+    click.option("--epsilon", type=float, required=True, help="The budget ε, for everything that is done."),
+    click.option("--delta", type=float, default=1e-6, show_default=True, help="The budget δ; below 1 / people."),
+)
+_METHOD = _options(
+    click.option("--method", metavar="NAME", help="copula or independent.  [default: copula]"),
+    click.option(
+        "--set",
+        "settings",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_read_settings,
+        help="A setting of the method.",
+    ),
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _output(what: str) -> Callable[[Any], Any]:
+    return click.option("-o", "--output", metavar="FILE", required=True, help=f"Where to write {what}.")
+
+
+# The commands ------------------------------------------------------------------------------------------------------
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(understudy.__version__, prog_name="understudy")
+def cli() -> None:
+    """Synthetic tables under differential privacy, with one stated (ε, δ) that covers everything.
+
+    \b
+    Example:
+      understudy demo
+      understudy schema draft people.csv -o people.toml
+      understudy fit people.csv people.toml --epsilon 1 -o people.understudy
+      understudy sample people.understudy -n 10000 -o synthetic.csv
+    """
+
+
+@cli.command()
+@click.option("-o", "--output", metavar="DIR", default="demo", show_default=True, help="The folder to write to.")
+def demo(output: str) -> None:
+    """The whole story on simulated people: fit, sample, receipt, comparison.
+
+    \b
+    Example:
+      understudy demo -o demo
+    """
+    from understudy.demo import run
+
+    run(Path(output))
+
+
+@cli.group()
+def schema() -> None:
+    """Public facts about a table.
+
+    \b
+    Example:
+      understudy schema draft people.csv -o people.toml
+    """
+
+
+@schema.command("draft")
+@click.argument("table", metavar="DATA")
+@_output("the draft")
+def draft_schema(table: str, output: str) -> None:
+    """Writes a schema for DATA (CSV or Parquet) with the names and kinds of its columns.
+
+    Bounds and categories are left for you to fill in: they are never taken from the data.
+
+    \b
+    Example:
+      understudy schema draft people.csv -o people.toml
+    """
+    _check_place(output, table)
+    from understudy.files import replacing
+    from understudy.schema import draft
+    from understudy.table import kinds
+
+    names_and_kinds, source = kinds(table), Path(table).name
+    text = draft(names_and_kinds, name=source.split(".")[0] or "table", source=source)
+    with replacing(output) as temporary:
+        temporary.write_bytes(text.encode())
+    click.echo(f"{output}: {_count(len(names_and_kinds), 'column')}. Check the kinds, and fill in what you know of")
+    click.echo("bounds and categories; what you leave out is bought with part of the budget. Next:")
+    click.echo(f"  understudy plan {output} --epsilon 1")
+
+
+@cli.command()
+@click.argument("schema")
+@_BUDGET
+@click.option("--rows", type=int, help="About how many rows, if that is public; for the time and memory alone.")
+@_METHOD
+@_JSON
+def plan(
+    schema: str,
+    epsilon: float,
+    delta: float,
+    rows: int | None,
+    method: str | None,
+    settings: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Shows how a fit would divide the budget. Touches no data.
+
+    \b
+    Example:
+      understudy plan people.toml --epsilon 1 --rows 20000
+    """
+    import json
+
+    configured = _method(method, settings)
+    with _arguments():
+        made = understudy.plan(schema, configured, epsilon=epsilon, delta=delta, rows=rows)
+    click.echo(json.dumps(made.to_json(), indent=2) if as_json else str(made))
+
+
+@cli.command()
+@click.argument("table", metavar="DATA")
+@click.argument("schema")
+@_BUDGET
+@_METHOD
+@click.option("--ledger", metavar="FILE", help="A ledger to charge before any row is looked at; made if missing.")
+@click.option("--seed", type=int, help="For tests only: noise that can be repeated protects nobody.")
+@click.option("--quiet", is_flag=True, help="Print neither progress nor receipt.")
+@_JSON
+@_output("the model")
+def fit(
+    table: str,
+    schema: str,
+    epsilon: float,
+    delta: float,
+    method: str | None,
+    settings: dict[str, Any],
+    ledger: str | None,
+    seed: int | None,
+    quiet: bool,
+    as_json: bool,
+    output: str,
+) -> None:
+    """Learns a model of DATA (CSV or Parquet) under (ε, δ)-differential privacy, and prints the receipt.
+
+    \b
+    Example:
+      understudy fit people.csv people.toml --epsilon 1 --ledger budget.jsonl -o people.understudy
+      understudy fit people.csv people.toml --epsilon 1 --set encoding_share=0.5 -o people.understudy
+    """
+    _check_place(output, table, schema, ledger)
+    configured = _method(method, settings)
+    from understudy.budget import Budget
+    from understudy.randomness import Key
+
+    with _arguments():
+        Budget(epsilon=epsilon, delta=delta)
+        Key.new(seed)
+    facts = understudy.Schema.read(schema)
+    model = understudy.fit(
+        table,
+        facts,
+        configured,
+        epsilon=epsilon,
+        delta=delta,
+        seed=seed,
+        progress=False if quiet else None,
+        ledger=ledger,
+    )
+    model.save(output)
+    if as_json:
+        click.echo(model.receipt.to_json())
+    elif not quiet:
+        click.echo(str(model.receipt))
+        click.echo()
+        if ledger is not None:
+            click.echo(f"Charged to table {facts.name!r} in {ledger}.")
+        click.echo(f"Model written to {output}. Sampling from it is free, as often as you like:")
+        click.echo(f"  understudy sample {output} -n 10000 -o synthetic.csv")
+
+
+@cli.command()
+@click.argument("model")
+@click.option("-n", "rows", type=int, required=True, help="How many rows; the true number is private.")
+@_output("the rows: .csv, .tsv, .csv.gz or .parquet")
+@click.option("--seed", type=int, help="Draw the same rows again.")
+def sample(model: str, rows: int, output: str, seed: int | None) -> None:
+    """Draws synthetic rows from MODEL. Costs no budget.
+
+    \b
+    Example:
+      understudy sample people.understudy -n 10000 -o synthetic.parquet
+    """
+    import dataclasses
+
+    from understudy import table
+    from understudy.randomness import Key
+
+    _check_place(output, model)
+    table._extension(Path(output), output)
+    with _arguments():
+        Key.new(seed)
+        if rows < 0:
+            raise ValueError(f"-n: expected a whole number >= 0, got {rows}.")
+    loaded = dataclasses.replace(understudy.load(model), kind="polars")
+    table.write(loaded.sample(rows, seed), output)
+    click.echo(f"{_count(rows, 'row')} written to {output}.")
+
+
+@cli.command()
+@click.argument("model")
+@_JSON
+def receipt(model: str, as_json: bool) -> None:
+    """Prints what was spent on MODEL, and on what.
+
+    \b
+    Example:
+      understudy receipt people.understudy
+    """
+    loaded = understudy.load(model)
+    click.echo(loaded.receipt.to_json() if as_json else str(loaded.receipt))
+
+
+@cli.group()
+def ledger() -> None:
+    """What has been spent on each table, over all fits.
+
+    \b
+    Example:
+      understudy ledger show budget.jsonl
+    """
+
+
+@ledger.command("show")
+@click.argument("file")
+def show_ledger(file: str) -> None:
+    """Prints the fits, totals and caps in a ledger FILE.
+
+    \b
+    Example:
+      understudy ledger show budget.jsonl
+    """
+    click.echo(understudy.LedgerFile(file).show())
+
+
+@ledger.command("cap")
+@click.argument("file")
+@click.argument("table")
+@click.option("--epsilon", type=float, required=True, help="The most ε to be spent on the table, over all fits.")
+@click.option("--delta", type=float, required=True, help="The most δ, likewise.")
+def set_cap(file: str, table: str, epsilon: float, delta: float) -> None:
+    """Sets what may be spent in all on TABLE, which is the `name` in its schema.
+
+    A fit that would pass the cap is refused before any row is read.
+
+    \b
+    Example:
+      understudy ledger cap budget.jsonl people --epsilon 3 --delta 1e-5
+    """
+    with _arguments():
+        understudy.LedgerFile(file).set_cap(table, epsilon, delta)
+    click.echo(f"{file}: at most epsilon = {epsilon:g}, delta = {delta:g} for table {table!r}.")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The `understudy` command. Exits with 0: done; 1: refused; 2: wrong usage; 130: stopped by Ctrl-C."""
+    cli(arguments, prog_name="understudy")
