@@ -20,19 +20,24 @@ import click
 
 import understudy
 
-_INTERRUPTED = 130  # 128 + SIGINT, as shells count it
-
 
 class Refused(click.ClickException):
     """The request is refused; said in one line, without a traceback."""
 
-    def __init__(self, message: str, exit_code: int = 1):
+    exit_code = 1
+
+    def __init__(self, message: str):
         line = " ".join(message.split())
         super().__init__("".join(letter if letter.isprintable() else "?" for letter in line))
-        self.exit_code = exit_code
 
     def show(self, file: Any = None) -> None:
         click.echo(f"understudy: {self.message}", file=file or sys.stderr)
+
+
+class Stopped(Refused):
+    """Somebody pressed Ctrl-C."""
+
+    exit_code = 130  # 128 + SIGINT, as shells count it
 
 
 class _Commands(click.Group):
@@ -48,7 +53,7 @@ class _Commands(click.Group):
             raise  # click knows what to do
         except KeyboardInterrupt:
             note = "stopped. No file is half-written; a fit that was entered in a ledger stays charged."
-            raise Refused(note, _INTERRUPTED) from None
+            raise Stopped(note) from None
         except BaseException as error:  # a panic of polars is no Exception
             if (refusal := _refusal(error)) is None:
                 raise
@@ -194,7 +199,9 @@ def cli() -> None:
 @cli.command()
 @click.option("-o", "--output", metavar="DIR", default="demo", show_default=True, help="The folder to write to.")
 def demo(output: str) -> None:
-    """The whole story on simulated people: fit, sample, receipt, comparison.
+    """Runs the whole story on simulated people.
+
+    Simulates a table, fits a model of it, samples from it, and compares the two.
 
     \b
     Example:
@@ -219,9 +226,10 @@ def schema() -> None:
 @click.argument("table", metavar="DATA")
 @_output("the draft")
 def draft_schema(table: str, output: str) -> None:
-    """Writes a schema for DATA (CSV or Parquet) with the names and kinds of its columns.
+    """Drafts a schema for DATA, a CSV or Parquet file.
 
-    Bounds and categories are left for you to fill in: they are never taken from the data.
+    It gets the names and the kinds of the columns. Bounds and categories are left for you to fill in: they are never
+    taken from the data.
 
     \b
     Example:
@@ -293,7 +301,10 @@ def fit(
     as_json: bool,
     output: str,
 ) -> None:
-    """Learns a model of DATA (CSV or Parquet) under (ε, δ)-differential privacy, and prints the receipt.
+    """Learns a model of DATA within a budget.
+
+    DATA is a CSV or Parquet file, and SCHEMA says what is publicly known of it. What was spent, and on what, is
+    printed at the end. An existing model file is replaced.
 
     \b
     Example:
@@ -302,11 +313,10 @@ def fit(
     """
     _check_place(output, table, schema, ledger)
     configured = _method(method, settings)
-    from understudy.budget import Budget
     from understudy.randomness import Key
 
     with _arguments():
-        Budget(epsilon=epsilon, delta=delta)
+        understudy.Budget(epsilon=epsilon, delta=delta)
         Key.new(seed)
     facts = understudy.Schema.read(schema)
     model = understudy.fit(
@@ -375,7 +385,7 @@ def receipt(model: str, as_json: bool) -> None:
 
 @cli.group()
 def ledger() -> None:
-    """What has been spent on each table, over all fits.
+    """What has been spent on tables, over all fits.
 
     \b
     Example:

@@ -19,10 +19,10 @@ from understudy import datasets, table
 
 FILES = ("people.csv", "people.toml", "people.understudy", "synthetic.csv")
 _PAIRS = (
+    ("age", "salary"),
     ("education_years", "salary"),
     ("salary", "working_hours"),
     ("salary", "credit_score"),
-    ("working_hours", "credit_score"),
 )
 _STAMP = "It looks at the simulated people themselves, so it is not covered by the budget."
 
@@ -134,7 +134,7 @@ def _correlations(people: pl.DataFrame, synthetic: pl.DataFrame) -> Table:
 
 
 def _table(title: str, *heads: str) -> Table:
-    made = Table(title=f"\n{title} (not covered by the budget)", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    made = Table(title=f"{title} (not covered by the budget)", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for place, head in enumerate(heads):
         made.add_column(head, justify="left" if place < 2 else "right", no_wrap=True)
     return made

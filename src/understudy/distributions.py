@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-LARGEST = float(np.finfo(np.float64).max)
+LARGEST = 2.0**900  # beyond it numbers are not told apart; the room above keeps widths and slopes from overflowing
 SMALLEST_OCTAVE, LARGEST_OCTAVE = -20, 60
 ALWAYS_LOOKED_AT = (-1.0, 0.0, 1.0)
 
@@ -31,11 +31,13 @@ def next_float(x):
 # Where to look ------------------------------------------------------------------------------------------------------
 
 
-def starting_edges(*, low: float | None, high: float | None, integer: bool, atoms: Sequence[float], octaves: int):
+def starting_edges(
+    *, low: float | None, high: float | None, integer: bool, atoms: Sequence[float], octaves: int
+) -> Floats:
     """The data-independent grid of the first round: powers of two over all floats, cut to the bounds.
 
     Args:
-        octaves: How many doublings one cell spans; wider where the noise is large.
+        octaves: Doublings that one cell spans, see `octaves_for`.
     """
     powers = 2.0 ** np.arange(0 if integer else SMALLEST_OCTAVE, LARGEST_OCTAVE + 1, octaves)
     singles = np.array([*ALWAYS_LOOKED_AT, *atoms, *(b for b in (low, high) if b is not None)])
@@ -49,6 +51,15 @@ def starting_edges(*, low: float | None, high: float | None, integer: bool, atom
         last = next_float(last) if high is not None else last
     edges = edges[(edges > first) & (edges < last)]
     return np.unique(np.concatenate([[first], edges, [last]]))
+
+
+def octaves_for(noise: float, rows: float) -> int:
+    """How many doublings a cell of the first round spans: 1, 2 or 4.
+
+    The larger the noise beside the number of rows, the wider, so that a small group far from the rest falls into
+    one cell and stands out.
+    """
+    return int(2 ** np.clip(np.ceil(np.log2(noise / rows / 0.0015)), 0, 2))
 
 
 def cell_of(values: Floats, edges: Floats) -> NDArray[np.int64]:
@@ -145,30 +156,38 @@ def to_simplex(masses: Floats, total: float) -> Floats:
 def support(edges: Floats, masses: Floats, noise: float) -> tuple[int, int]:
     """First and last cell that hold rows rather than noise.
 
-    Grows outwards from the heaviest cell. Evidence is a cell, or up to four neighbours together, whose sum stands
+    Grows outwards from the heaviest cell. Evidence is a cell, or the run of cells from it inwards, whose sum stands
     out of the noise; the farther it would stretch the range (as a multiple of the range so far), the more of it is
-    asked for. So a far cell made of noise is never believed, and a near tail is not cut off.
+    asked for. So a far cell made of noise is not believed, and a near tail is not cut off.
     """
     first = last = int(np.argmax(masses))
-    position = np.clip(edges, -1e150, 1e150)
     for _ in range(2):  # the second pass knows the width the first one found
-        for step in (1, -1):
-            i = start = (last if step > 0 else first) + step
-            while 0 <= i < len(masses):
-                beyond = position[i + 1] - position[last + 1] if step > 0 else position[first] - position[i]
-                stretch = beyond / max(position[last + 1] - position[first], 1e-100)
-                asked = noise * (NEAR + (FAR - NEAR) * min(1.0, stretch))
-                window = masses[max(i - 3, start) : i + 1] if step > 0 else masses[i : min(i + 3, start) + 1][::-1]
-                sums = np.cumsum(window[::-1])
-                alone = noise * (1.0 + 2.0 * min(1.0, stretch))
-                if masses[i] > alone and np.any(sums > asked * np.sqrt(np.arange(1, len(sums) + 1))):
-                    first, last = (first, i) if step > 0 else (i, last)
-                    start = i + step
-                i += step
+        last = _grow(edges, masses, noise, first, last)
+        mirrored = _grow(-edges[::-1], masses[::-1], noise, len(masses) - 1 - last, len(masses) - 1 - first)
+        first = len(masses) - 1 - mirrored
     return first, last
 
 
-NEAR, FAR = 2.0, 6.0  # noise deviations asked of a neighbouring cell, and of one that would double the range
+def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) -> int:
+    """The last cell of the support, grown upwards from `last`."""
+    position = np.clip(edges, -1e150, 1e150)
+    start, i = last + 1, last + 1
+    while i < len(masses):
+        stretch = (position[i + 1] - position[last + 1]) / max(position[last + 1] - position[first], 1e-100)
+        asked = NEAR + (FAR - NEAR) * min(1.0, stretch)
+        run = masses[start : i + 1]
+        deviations = np.cumsum(run[::-1]) / (noise * np.sqrt(np.arange(1, len(run) + 1)))
+        if masses[i] > noise and deviations.max() > asked:
+            # The run may end in noise: keep it up to where it stands out most.
+            run = run[len(run) - 1 - int(deviations.argmax()) :]
+            strength = np.cumsum(run) / np.sqrt(np.arange(1, len(run) + 1))
+            last = i - (len(run) - 1 - int(strength.argmax()))
+            start = i + 1
+        i += 1
+    return last
+
+
+NEAR, FAR = 2.0, 5.0  # noise deviations asked of a neighbouring cell, and of one that would double the range
 
 
 def without_gaps(masses: Floats, noise: float) -> Floats:
@@ -213,15 +232,12 @@ class Distribution:
         if self.integer:
             below, above = np.interp(x - 0.5, self.values, self.cdf), np.interp(x + 0.5, self.values, self.cdf)
             return below, np.maximum(below, above)
+        first = np.searchsorted(self.values, x, side="left")
+        after = np.searchsorted(self.values, x, side="right")
         level = np.interp(x, self.values, self.cdf)
-        jumps = np.flatnonzero(np.diff(self.values) == 0)
-        below, above = level.copy(), level.copy()
-        if len(jumps):
-            atoms = self.values[jumps]
-            at = np.minimum(np.searchsorted(atoms, x), len(atoms) - 1)
-            hit = atoms[at] == x
-            below[hit], above[hit] = self.cdf[jumps][at[hit]], self.cdf[jumps + 1][at[hit]]
-        return below, above
+        repeated = after - first > 1
+        below = np.where(repeated, self.cdf[np.minimum(first, len(self.cdf) - 1)], level)
+        return below, np.where(repeated, self.cdf[after - 1], level)
 
     def quantile(self, u: Floats) -> Floats:
         """The value at probability u: the other direction of `interval`."""
@@ -273,31 +289,38 @@ def _inside(edges: Floats, masses: Floats, i: int, *, integer: bool) -> tuple[Fl
     if not integer and b <= next_float(a):
         return np.array([a, a]), np.array([0.0, 1.0])
     outward = -1 if i == 0 else 1 if i == len(masses) - 1 else 0
-    if outward and len(masses) > 1:
-        beside = i - outward
-        width = edges[beside + 1] - edges[beside]
-        if width > (0.0 if integer else 2 * (next_float(edges[beside]) - edges[beside])):
-            density = masses[beside] / width
-            if masses[i] < density / 2 * (b - a):
-                return _dying(a, b, masses[i] / density, outward=outward)
+    if not outward or len(masses) == 1:
+        return _even(a, b)
+    beside = i - outward
+    width = edges[beside + 1] - edges[beside]
+    is_atom = not integer and edges[beside + 1] <= next_float(edges[beside])
+    density = 0.0 if is_atom else masses[beside] / width
+    reach = masses[i] / density if masses[i] < density / 2 * (b - a) else np.inf
+    return _outermost(a, b, reach, outward=outward)
+
+
+def _even(a: float, b: float) -> tuple[Floats, Floats]:
+    """Mass spread evenly over [a, b), in the logarithm if that spans more than a doubling."""
     if not _is_geometric(a, b):
         return np.array([a, b]), np.array([0.0, 1.0])
     parts = int(np.ceil(2 * np.log2(max(abs(a), abs(b)) / min(abs(a), abs(b)))))
     return _inner_points(a, b, parts), np.linspace(0.0, 1.0, parts + 1)
 
 
-def _dying(a: float, b: float, reach: float, *, outward: int) -> tuple[Floats, Floats]:
-    """A cell [a, b) whose density starts at its inner end and falls exponentially with scale about `reach`.
+def _outermost(a: float, b: float, reach: float, *, outward: int) -> tuple[Floats, Floats]:
+    """An end cell [a, b), its density continuing its neighbour's and falling exponentially with scale `reach`.
 
-    In a cell that spans several doublings nearly all of it stays within the first: whoever was counted there is at
+    In a cell that spans several doublings all but a trace stays within the first: whoever was counted there is at
     least as far out as the inner end, so no value is more than twice as far out as a real one.
     """
-    inner = a if outward > 0 else b
-    width = b - a
+    inner, width = (a, b - a) if outward > 0 else (b, b - a)
     near = min(width, abs(inner)) if _is_geometric(a, b) else width
-    distance = np.concatenate([[0.0], np.geomspace(min(reach / 8, near / 2), near, 12)])
-    share = -np.expm1(-distance / reach)
-    share /= share[-1]
+    if np.isfinite(reach):
+        distance = np.concatenate([[0.0], np.geomspace(min(reach / 8, near / 2), near, 12)])
+        share = -np.expm1(-distance / reach)
+        share /= share[-1]
+    else:
+        distance, share = np.array([0.0, near]), np.array([0.0, 1.0])
     if near < width:
         distance, share = np.append(distance, width), np.append(share * (1 - 1e-6), 1.0)
     return (a + distance, share) if outward > 0 else (b - distance[::-1], 1.0 - share[::-1])

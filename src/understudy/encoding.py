@@ -15,6 +15,7 @@ that the schema rules out is given a random level; none of these is an error, si
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -176,9 +177,8 @@ def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
     sigma = {item: ledger.noise(item) * rows.max_rows_per_unit for item in ROUNDS}
     precision = np.cumsum([1 / sigma[item] ** 2 for item in ROUNDS])
     noise = precision[-1] ** -0.5  # of a cell that is counted in every round
-    edges = distributions.starting_edges(
-        low=low, high=high, integer=integer, atoms=column.atoms, octaves=_octaves(noise, float(root.counts[0]))
-    )
+    octaves = distributions.octaves_for(noise, float(root.counts[0]))
+    edges = distributions.starting_edges(low=low, high=high, integer=integer, atoms=column.atoms, octaves=octaves)
     rounds, parents, masses = [root], np.zeros(len(edges) - 1 + column.nullable, int), np.zeros(0)
     for step, (item, verb) in enumerate(zip(ROUNDS, ("find", "resolve", "refine"), strict=True)):
         cells = len(edges) - 1 + column.nullable
@@ -201,11 +201,6 @@ def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
     missing = _missing_share(masses[-1], present.sum()) if column.nullable else 0.0
     learned = distributions.distribution(edges, present, noise=noise, low=low, high=high, integer=integer)
     return ColumnMap(column, learned, missing)
-
-
-def _octaves(noise: float, rows: float) -> int:
-    """How many doublings a cell of the first round spans: more where the noise would drown narrower ones."""
-    return int(np.clip(np.ceil(np.log2(600 * noise / rows)), 1, 3))
 
 
 def _cell_or_missing(values: Floats, *, column: Column, edges: Floats) -> NDArray[np.int64]:
@@ -326,11 +321,8 @@ def _score(encoder: Encoder, feature: Feature, key: Key, spread: bool, values: N
         below, above = np.where(gone, anywhere, below), np.where(gone, anywhere, above)
         gone = np.zeros_like(gone)
     below, above = np.clip(below, edge, 1 - edge), np.clip(above, edge, 1 - edge)
-    if spread:
-        result = ndtri(below + draw.random(len(values)) * (above - below))
-    else:
-        result = mean_score(below, above)
-    return np.where(gone, 0.0, result)
+    score = ndtri(below + draw.random(len(values)) * (above - below)) if spread else mean_score(below, above)
+    return np.where(gone, 0.0, score)
 
 
 def mean_score(below: Floats, above: Floats) -> Floats:
@@ -361,9 +353,11 @@ def loading(encoder: Encoder, feature: Feature) -> float:
     else:
         below, above = column_map.distribution.atoms()
         present = 1.0 - column_map.missing
+    wide = above - below > 1e-9
+    below, above = below[wide], above[wide]
     width = above - below
     second = width + _times_density(below) - _times_density(above)  # E[Z²; atom]
-    lost = np.where(width > 1e-9, second - width * mean_score(below, above) ** 2, 0.0)
+    lost = second - width * mean_score(below, above) ** 2
     return float(present * np.clip(1.0 - lost.sum(), 0.0, 1.0))
 
 
@@ -417,7 +411,7 @@ def _cell_ends(column_map: ColumnMap, most: int) -> Floats:
     fixed = np.unique(np.concatenate([[0.0], below[heavy], above[heavy], [1.0]]))
     ends = [fixed[:1]]
     own = set(zip(below[heavy].tolist(), above[heavy].tolist(), strict=True))
-    for a, b in zip(fixed[:-1], fixed[1:], strict=True):
+    for a, b in itertools.pairwise(fixed):
         parts = 1 if (a, b) in own else max(1, round((b - a) * most))
         ends.append(_between_values(column_map, np.linspace(a, b, parts + 1)[1:], a, b))
     return np.unique(np.concatenate(ends))

@@ -19,7 +19,6 @@ import dataclasses
 import errno
 import fcntl
 import json
-import math
 import os
 import stat
 import time

@@ -120,7 +120,9 @@ def load(path: str | os.PathLike[str]) -> Model:
     except ModelError:
         raise
     except Exception:
-        raise ModelError(f"{name} is not a whole understudy model. Was it cut short, or made by another program?") from None
+        raise ModelError(
+            f"{name} is not a whole understudy model. Was it cut short, or made by another program?"
+        ) from None
 
 
 def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Model:

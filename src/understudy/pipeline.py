@@ -1,8 +1,8 @@
 """The corridor: hall, cloakroom, till and workshop joined, and the only place where the whole promise is stated.
 
 `fit(table, schema, method, epsilon=ε, delta=δ)` is (ε, δ)-differentially private for adding or removing one unit (one
-row, or all rows of one value of the schema's `unit` column, up to `max_rows_per_unit`), with everything counted: bounds,
-categories, missing values, the number of rows, the margins and whatever the method buys.
+row, or all rows of one value of the schema's `unit` column, up to `max_rows_per_unit`), with everything counted:
+bounds, categories, missing values, the number of rows, the margins and whatever the method buys.
 
 Why it holds: the plan is fixed by the schema and the method before a row is read; one noise scale is calibrated so that
 the composition of the whole plan meets (ε, δ); the ledger hands out noise for planned purchases only, each once;
@@ -38,7 +38,9 @@ def resolve(method: Any, settings: Mapping[str, Any] | None = None) -> Any:
             raise ValueError(f"method: expected a name or one of {', '.join(METHODS)}, configured; got {method!r}.")
         return dataclasses.replace(method, **(settings or {}))
     if method not in METHODS:
-        raise ValueError(f"method: expected one of {', '.join(METHODS)}; got {method!r}.{did_you_mean(method, METHODS)}")
+        raise ValueError(
+            f"method: expected one of {', '.join(METHODS)}; got {method!r}.{did_you_mean(method, METHODS)}"
+        )
     known = [field.name for field in dataclasses.fields(METHODS[method])]
     for key in settings or {}:
         if key not in known:

@@ -2,31 +2,28 @@
 
 The one rule kept here: failing is also a release. What is wrong with the structure of a table (a missing column, a
 wrong type, a broken file) raises a `TableError`; what is wrong with a value never does, and becomes a missing value.
-No message shows a cell. Errors of polars may quote one, so none of them passes through.
+No message shows a cell.
 
-Files are read with polars (https://docs.pola.rs); frames are recognised with narwhals, so that pandas and pyarrow are
-needed only by those who use them.
+How columns are got out of a file or a frame is in sources.py; what their cells mean is decided here, once for each
+distinct text where a column repeats itself.
 """
 
-import contextlib
 import dataclasses
 import datetime
 import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
 from understudy.files import reason, replacing
-from understudy.schema import MAX_INTEGER, Column, Schema, did_you_mean
+from understudy.schema import MAX_INTEGER, Column, Schema
+from understudy.sources import SEPARATORS, Source, TableError, extension, kinds, load
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ","}
-_EXTENSIONS = (*_SEPARATORS, ".parquet")
+__all__ = ["Table", "TableError", "kinds", "read", "to_frame", "write"]
+
 _SPELLINGS = dict.fromkeys(("true", "t", "yes", "y", "on", "1", "1.0"), 1.0) | dict.fromkeys(
     ("false", "f", "no", "n", "off", "0", "0.0"), 0.0
 )
@@ -36,7 +33,7 @@ _FIRST_INSTANT, _LAST_INSTANT = (
     (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(microseconds=1)
     for moment in (datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31))
 )
-_DRAFT_ROWS = 1000
+_TOP = 1000  # rows from which the form of a column of instants is guessed
 _EXPECTED = {
     "continuous": "numbers",
     "integer": "whole numbers",
@@ -44,10 +41,6 @@ _EXPECTED = {
     "datetime": "dates or times (ISO 8601)",
     "categorical": "text, numbers or truth values",
 }
-
-
-class TableError(ValueError):
-    """The table, as a whole or one of its columns, cannot be read or written. The message shows no cell."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -82,14 +75,6 @@ class Table:
         return f"Table({self.source}, kind={self.kind!r}, columns={list(self.columns)})"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Loaded:
-    """The wanted columns of a source, as polars series, and how to get the text of one in case it made no sense."""
-
-    series: dict[str, pl.Series]
-    reread: Callable[[str], pl.Series] | None = None  # CSV only: typed sources have no text behind them
-
-
 def read(source: Any, schema: Schema) -> Table:
     """Takes a table out of whatever it came in.
 
@@ -108,34 +93,7 @@ def read(source: Any, schema: Schema) -> Table:
     Raises:
         TableError: The structure is not the schema's, or the source cannot be read. Values never raise.
     """
-    if isinstance(source, str | os.PathLike):
-        name, kind = os.fspath(source), "polars"
-        loaded = _load_file(Path(source), name, schema)
-    else:
-        kind, names, load = _recognise(source)
-        name = f"the {kind} table"
-        _check_names(names, schema, name)
-        loaded = load(_wanted(schema))
-    return _assemble(loaded, schema, name, kind)
-
-
-def kinds(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """The name and the kind of every column in a file, for a draft of its schema.
-
-    The kinds of a Parquet file are its types. A CSV file has none, so they are guessed from the cells of its first
-    1000 rows: that guess is the one thing learned from the data, and nothing else about it is returned.
-    """
-    name = os.fspath(path)
-    if _extension(Path(path), name) == ".parquet":
-        with _polars_errors(name, "Parquet"):
-            dtypes = pl.read_parquet_schema(_check_parquet(Path(path), name))
-        return [(column, _kind_of(dtype)) for column, dtype in dtypes.items()]
-    header = _header(Path(path), name)
-    _check_distinct(header, name)
-    with _polars_errors(name, "CSV"):
-        cells = _scan_csv(Path(path), skip_rows=1, n_rows=_DRAFT_ROWS, infer_schema_length=None, try_parse_dates=True)
-    dtypes = cells.dtypes + [pl.String()] * len(header)  # a first row that is too short ends in text
-    return [(column, _kind_of(dtype)) for column, dtype in zip(header, dtypes, strict=False)]
+    return _assemble(load(source, schema), schema)
 
 
 def to_frame(
@@ -168,262 +126,18 @@ def write(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
         TableError: The extension is unknown or the place cannot be written. What was there is untouched.
     """
     name = os.fspath(path)
-    extension = _extension(Path(path), name)
+    ending = extension(path)
     try:
         with replacing(path) as temporary, temporary.open("wb") as file:
-            if extension == ".parquet":
+            if ending == ".parquet":
                 frame.write_parquet(file)
             else:
-                squeeze = "gzip" if extension.endswith(".gz") else "uncompressed"
-                frame.write_csv(file, separator=_SEPARATORS[extension], compression=squeeze)
+                squeeze = "gzip" if ending.endswith(".gz") else "uncompressed"
+                frame.write_csv(file, separator=SEPARATORS[ending], compression=squeeze)
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         # polars may quote a cell; it objects to a type that the format does not have.
         why = "it does not fit the format" if isinstance(error, pl.exceptions.PolarsError) else reason(error)
         raise TableError(f"{name} cannot be written: {why}.") from None
-
-
-# Structure: names and files.
-
-
-def _wanted(schema: Schema) -> list[str]:
-    return [*schema.names, *([schema.unit] if schema.unit is not None else [])]
-
-
-def _check_names(names: Sequence[str], schema: Schema, source: str) -> None:
-    """Refuses missing, extra and repeated columns.
-
-    Missing ones come first: a file without a header has cells in its first line, and while a name of the schema is
-    not among them, none of them is shown.
-    """
-    wanted = _wanted(schema)
-    missing = [name for name in wanted if name not in names]
-    if len(missing) == len(wanted):
-        raise TableError(f"{source} has none of the columns that the schema names. Are the names in its first line?")
-    if missing:
-        hint = did_you_mean(missing[0], [name for name in names if name not in wanted])
-        raise TableError(f"{source} has no column {missing[0]!r}, which the schema names.{hint}")
-    _check_distinct(names, source)
-    extra = [name for name in names if name not in wanted and name not in schema.ignore]
-    if extra:
-        more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
-        raise TableError(
-            f"{source} has a column {extra[0]!r}{more}, which the schema does not name. "
-            "Add it to the schema, or to its `ignore` list."
-        )
-
-
-def _check_distinct(names: Sequence[str], source: str) -> None:
-    repeated = [name for place, name in enumerate(names) if name in names[:place]]
-    if repeated:
-        raise TableError(f"{source} has more than one column {repeated[0]!r}. Rename all but one.")
-
-
-def _extension(path: Path, source: str) -> str:
-    name = path.name.lower()
-    for extension in _EXTENSIONS:
-        if name.endswith(extension):
-            return extension
-    raise TableError(f"{source}: expected a file that ends in {', '.join(_EXTENSIONS)}.")
-
-
-def _load_file(path: Path, source: str, schema: Schema) -> _Loaded:
-    load = _load_parquet if _extension(path, source) == ".parquet" else _load_csv
-    return load(path, source, schema)
-
-
-def _open(path: Path, source: str):
-    try:
-        return path.open("rb")
-    except (OSError, ValueError) as error:
-        raise TableError(f"{source} cannot be read: {reason(error)}.") from None
-
-
-@contextlib.contextmanager
-def _polars_errors(source: str, form: str) -> Iterator[list[warnings.WarningMessage]]:
-    """Turns whatever polars says about a file into one line that shows no cell; gives the list of its warnings."""
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield caught
-    except pl.exceptions.NoDataError:
-        raise TableError(f"{source} has no rows.") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, MemoryError) as error:
-        if "utf-8" in str(error).lower():
-            raise TableError(f"{source}: expected UTF-8 text. Save it in that encoding.") from None
-        raise TableError(f"{source} cannot be read as {form}: it is damaged, cut short or something else.") from None
-
-
-def _scan_csv(path: Path, **options: Any) -> pl.DataFrame:
-    """A CSV file as polars reads it: unreadable cells are null, and lines too long or too short are no error.
-
-    Names are left out of it, since polars renames the ones that come twice and does not unquote all of them.
-    """
-    return pl.read_csv(
-        path,
-        has_header=False,
-        separator=_SEPARATORS[_extension(path, str(path))],
-        glob=False,
-        ignore_errors=True,
-        truncate_ragged_lines=True,
-        extra_columns="ignore",
-        missing_columns="insert",
-        **options,
-    )
-
-
-def _header(path: Path, source: str) -> list[str]:
-    with _open(path, source) as file:
-        if not file.read(1):
-            raise TableError(f"{source} is empty.")
-    with _polars_errors(source, "CSV"):
-        line = _scan_csv(path, n_rows=1, infer_schema=False)
-    names = ["" if name is None else name for name in line.row(0)]
-    if not any(names):
-        raise TableError(f"{source}: expected the names of the columns in the first line, and it is blank.")
-    if any("\r" in name for name in names):
-        raise TableError(f"{source}: expected lines that end in a line feed. Save it with ordinary line ends.")
-    return names
-
-
-_CSV_DTYPES: dict[str, Callable[[], pl.DataType]] = {
-    "continuous": pl.Float64,
-    "integer": pl.Float64,
-    # Each with categories of its own, so that codes are small and the text is freed with the column.
-    "categorical": lambda: pl.Categorical(pl.Categories.random()),
-    "boolean": lambda: pl.Categorical(pl.Categories.random()),
-}
-
-
-def _load_csv(path: Path, source: str, schema: Schema) -> _Loaded:
-    """Reads the wanted columns in one pass, typed by the schema, so that nothing has to be inferred."""
-    header = _header(path, source)
-    _check_names(header, schema, source)
-    wanted = _wanted(schema)
-    typed = {column.name: _CSV_DTYPES[column.kind]() for column in schema if column.kind in _CSV_DTYPES}
-
-    def scan(names: Sequence[str], *, as_text: bool) -> dict[str, pl.Series]:
-        places = {name: header.index(name) for name in names}
-        dtypes: dict[str, Any] = {str(place): pl.String for place in range(len(header))}
-        if not as_text:
-            dtypes |= {str(places[name]): dtype for name, dtype in typed.items()}
-        with _polars_errors(source, "CSV") as caught:
-            frame = _scan_csv(path, skip_rows=1, columns=sorted(places.values()), schema=dtypes)
-            if any("malformed" in str(warning.message) for warning in caught):
-                # A quote that is never closed swallows the rows behind it; only text columns raise for that.
-                _scan_csv(path, skip_rows=1, schema=dict.fromkeys(dtypes, pl.String))
-        return {name: frame.get_column(str(place)) for name, place in places.items()}
-
-    return _Loaded(series=scan(wanted, as_text=False), reread=lambda name: scan([name], as_text=True)[name])
-
-
-def _check_parquet(path: Path, source: str) -> Path:
-    """The path, once the file has a head and a tail of Parquet's: polars may panic without one."""
-    with _open(path, source) as file:
-        head = file.read(4)
-        if not head:
-            raise TableError(f"{source} is empty.")
-        file.seek(max(0, os.fstat(file.fileno()).st_size - 4))
-        if head not in (b"PAR1", b"PARE") or file.read(4) != head:
-            raise TableError(f"{source} cannot be read as Parquet: it is damaged, cut short or something else.")
-    return path
-
-
-def _load_parquet(path: Path, source: str, schema: Schema) -> _Loaded:
-    _check_parquet(path, source)
-    with _polars_errors(source, "Parquet"):
-        names = list(pl.read_parquet_schema(path))
-    _check_names(names, schema, source)
-    with _polars_errors(source, "Parquet"):
-        frame = pl.read_parquet(path, columns=_wanted(schema), glob=False, hive_partitioning=False)
-    return _Loaded(series={name: frame.get_column(name) for name in _wanted(schema)})
-
-
-def _kind_of(dtype: pl.DataType) -> str:
-    if dtype.is_integer():
-        return "integer"
-    if dtype.is_numeric():
-        return "continuous"
-    if dtype == pl.Boolean:
-        return "boolean"
-    return "datetime" if dtype.base_type() in (pl.Date, pl.Datetime) else "categorical"
-
-
-# Frames.
-
-
-def _recognise(source: Any) -> tuple[str, list[str], Callable[[Sequence[str]], _Loaded]]:
-    """The kind of a frame, the names of its columns, and how to load some of them."""
-    native: Any = nw.to_native(source, pass_through=True)
-    is_a = nw.dependencies
-    if is_a.is_polars_dataframe(native) or is_a.is_polars_lazyframe(native):
-        kind, names, load = "polars", _names_of_polars(native), _load_polars
-    elif is_a.is_pandas_dataframe(native):
-        kind, names, load = "pandas", list(native.columns), _load_pandas
-    elif is_a.is_pyarrow_table(native):
-        kind, names, load = "pyarrow", list(native.column_names), _load_pyarrow
-    else:
-        raise TableError(
-            "expected a path or a pandas, polars or pyarrow table, "
-            f"got {type(native).__module__.split('.')[0]}.{type(native).__name__}."
-        )
-    if not all(isinstance(name, str) for name in names):
-        raise TableError(f"the {kind} table: expected the names of its columns to be text.")
-    return kind, names, lambda wanted: load(native, wanted)
-
-
-def _names_of_polars(frame: pl.DataFrame | pl.LazyFrame) -> list[str]:
-    with _polars_errors("the polars table", "a table"):
-        return frame.collect_schema().names()
-
-
-def _load_polars(frame: Any, wanted: Sequence[str]) -> _Loaded:
-    with _polars_errors("the polars table", "a table"):
-        frame = frame.lazy().select(wanted).collect()
-    return _Loaded(series={name: frame.get_column(name) for name in wanted})
-
-
-def _load_pandas(frame: Any, wanted: Sequence[str]) -> _Loaded:
-    return _Loaded(series={name: _from_pandas(frame[name]) for name in wanted})
-
-
-def _from_pandas(series: Any) -> pl.Series:
-    """A pandas column as polars sees it; as text where its cells have several types."""
-    try:
-        return pl.from_pandas(series)
-    except ImportError:
-        raise TableError("the pandas table: reading one needs pyarrow. Install pyarrow.") from None
-    except Exception:  # whatever pyarrow raises may quote a cell
-        if series.dtype != object:
-            return _foreign(series.name, len(series))
-    cells = [None if blank else _as_written(cell) for cell, blank in zip(series, series.isna(), strict=True)]
-    return pl.Series(series.name, cells, dtype=pl.String)
-
-
-def _foreign(name: str, length: int) -> pl.Series:
-    """Stands for a column of a type that polars does not have; no kind accepts it."""
-    return pl.Series(name, [None] * length, dtype=pl.Object)
-
-
-def _as_written(cell: Any) -> str:
-    """A cell of a mixed column, the way a person would write it."""
-    if isinstance(cell, bool | np.bool_):
-        return "true" if cell else "false"
-    if isinstance(cell, float | np.floating) and float(cell).is_integer():
-        return str(int(cell))
-    return str(cell)
-
-
-def _load_pyarrow(table: Any, wanted: Sequence[str]) -> _Loaded:
-    return _Loaded(series={name: _from_pyarrow(name, table.column(name)) for name in wanted})
-
-
-def _from_pyarrow(name: str, column: Any) -> pl.Series:
-    try:
-        if type(column.type).__name__ == "DictionaryType":
-            column = column.cast(column.type.value_type)
-        return pl.Series(name, pl.from_arrow(column))
-    except Exception:  # whatever pyarrow raises may quote a cell
-        return _foreign(name, len(column))
 
 
 # Values: from polars series to arrays.

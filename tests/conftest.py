@@ -1,0 +1,57 @@
+"""Shared by the suites: one small table that has a column of every kind, and its schema."""
+
+import datetime
+
+import numpy as np
+import polars as pl
+import pytest
+
+from understudy.schema import Column, Schema
+
+MIXED = Schema(
+    name="mixed",
+    columns=(
+        Column(name="age", kind="integer", low=0, high=120),
+        Column(name="income", kind="continuous", nullable=True, atoms=(1000.0,)),
+        Column(name="weight", kind="continuous", low=0.0, high=300.0),
+        Column(name="city", kind="categorical"),
+        Column(name="colour", kind="categorical", values=("red", "green", "blue"), other="else", nullable=True),
+        Column(name="member", kind="boolean"),
+        Column(
+            name="joined", kind="datetime", low=datetime.datetime(2000, 1, 1), high=datetime.datetime(2030, 1, 1)
+        ),
+    ),
+)
+
+
+def mixed_table(n: int, seed: int = 0) -> pl.DataFrame:
+    """`n` rows of the mixed schema whose columns depend on each other."""
+    draw = np.random.default_rng(seed)
+    z = draw.standard_normal(n)
+    age = np.clip(np.rint(45 + 15 * z), 0, 120).astype(np.int64)
+    income = np.where(draw.random(n) < 0.2, 1000.0, np.exp(10 + 0.6 * z + 0.5 * draw.standard_normal(n)))
+    days = np.clip(5000 + 1500 * (0.7 * z + 0.7 * draw.standard_normal(n)), 0, 10950).astype(int)
+    first = datetime.datetime(2000, 1, 1)
+    return pl.DataFrame(
+        {
+            "age": age,
+            "income": pl.Series(income).set(pl.Series(draw.random(n) < 0.15), None),
+            "weight": np.clip(75 + 12 * (0.6 * z + 0.8 * draw.standard_normal(n)), 0, 300),
+            "city": draw.choice(["Ulm", "Bonn", "Kiel"], n, p=[0.5, 0.3, 0.2]),
+            "colour": pl.Series(np.array(["red", "green", "blue"])[np.digitize(z, [-0.5, 0.7])]).set(
+                pl.Series(draw.random(n) < 0.1), None
+            ),
+            "member": z + draw.standard_normal(n) > 0,
+            "joined": [first + datetime.timedelta(days=int(d)) for d in days],
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def mixed_schema() -> Schema:
+    return MIXED
+
+
+@pytest.fixture(scope="session")
+def mixed() -> pl.DataFrame:
+    return mixed_table(1500)

@@ -1,0 +1,137 @@
+"""Crashes: whenever a fit is killed, its file is the old one or the whole new one, and its ledger holds the charge."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import understudy as us
+from understudy import datasets
+from understudy.ledger_file import LedgerFile
+
+COMMAND = "from understudy.cli import main; main()"
+# Says when it starts, so that a killing can be aimed at the run and not at the start of Python.
+ANNOUNCED = "print('ready', flush=True)\n" + COMMAND
+SAVE_FOR_EVER = """
+import sys, understudy
+models = [understudy.load(path) for path in sys.argv[2:]]
+print("ready", flush=True)
+while True:
+    for model in models:
+        model.save(sys.argv[1])
+"""
+
+
+def start(code, *arguments):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until_ready(process):
+    assert process.stdout.readline() == "ready\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    datasets.example(300).write_csv(tmp_path / "people.csv")
+    datasets.example_schema().write(tmp_path / "people.toml")
+    return tmp_path
+
+
+def start_fit(folder, name="m.understudy"):
+    options = ["--epsilon", "1", "--ledger", folder / "budget.jsonl", "-o", folder / name]
+    process = start(ANNOUNCED, "fit", folder / "people.csv", folder / "people.toml", *options)
+    wait_until_ready(process)
+    return process
+
+
+def duration_of_a_fit(folder):
+    started = time.monotonic()
+    process = start_fit(folder, "whole.understudy")
+    began = time.monotonic()
+    process.communicate(timeout=60)
+    assert process.returncode == 0 and began >= started
+    return time.monotonic() - began
+
+
+@pytest.mark.slow
+def test_a_fit_killed_at_any_moment_is_charged_if_it_left_a_model(folder):
+    ledger, moments = LedgerFile(folder / "budget.jsonl"), 12
+    length = duration_of_a_fit(folder)
+    charged = before = ledger.total("example").fits
+    for moment in range(moments):
+        model = folder / f"{moment}.understudy"
+        process = start_fit(folder, model.name)
+        time.sleep(length * (moment + 0.5) / moments)
+        process.kill()
+        process.communicate()
+        charged, last = ledger.total("example").fits, charged  # raises if a line is torn: these are whole
+        assert charged - last in (0, 1)
+        if model.exists():
+            assert us.load(model).receipt.budget.epsilon == 1.0
+            assert charged == last + 1
+    assert before < charged  # the latest moments fall behind the charge
+
+
+def test_a_fit_killed_once_charged_stays_charged_and_leaves_the_old_file(folder):
+    (folder / "m.understudy").write_text("old")
+    process = start_fit(folder)
+    ledger = folder / "budget.jsonl"
+    deadline = time.monotonic() + 60
+    while not (ledger.exists() and ledger.read_bytes().count(b"\n") == 2) and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    process.kill()
+    process.communicate()
+    assert LedgerFile(ledger).total("example").fits == 1
+    if (folder / "m.understudy").read_bytes() != b"old":
+        us.load(folder / "m.understudy")
+
+
+@pytest.mark.slow
+def test_save_killed_at_any_moment_leaves_the_old_model_or_the_new_one(folder):
+    sources = [folder / "small.understudy", folder / "large.understudy"]
+    for source, method in zip(sources, ["independent", "copula"], strict=True):
+        us.fit(folder / "people.csv", folder / "people.toml", method, epsilon=1.0).save(source)
+    wholes = {us.load(source).method.name for source in sources}
+    target = folder / "m.understudy"
+    target.write_bytes(sources[0].read_bytes())
+    for moment in range(10):
+        process = start(SAVE_FOR_EVER, target, *sources)
+        wait_until_ready(process)
+        time.sleep(0.003 + 0.0137 * moment)
+        process.kill()
+        process.communicate()
+        loaded = us.load(target)
+        assert loaded.method.name in wholes and len(loaded.sample(10)) == 10
+
+
+@pytest.mark.parametrize("moment", [0.15, 0.4, 0.6, 0.8])
+def test_ctrl_c_ends_in_one_line_and_leaves_no_file(folder, moment):
+    length = duration_of_a_fit(folder)
+    (folder / "whole.understudy").unlink()
+    process = start_fit(folder)
+    time.sleep(length * moment)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    left = {path.name for path in folder.iterdir()}
+    if process.returncode == 0:  # it was quicker than the signal
+        us.load(folder / "m.understudy")
+        return
+    assert (process.returncode, out) == (130, "")
+    assert err.count("\n") == 1 and err.startswith("understudy: stopped.")
+    assert left <= {"people.csv", "people.toml", "budget.jsonl"}
+
+
+def test_a_torn_ledger_is_told_and_refuses_the_next_fit(folder):
+    """What a crash of the machine may leave: a line that does not end."""
+    ledger = folder / "budget.jsonl"
+    LedgerFile(ledger).charge("example", 1.0, 1e-6, "copula")
+    ledger.write_bytes(ledger.read_bytes()[:-20])
+    process = start_fit(folder)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and err.count("\n") == 1
+    assert "torn" in err and not (folder / "m.understudy").exists()
