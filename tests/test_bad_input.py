@@ -111,6 +111,7 @@ STRUCTURES = {
     "duplicate names": (GOOD.replace("income", "age", 1), ["has no column 'income'"]),
     "duplicate names beside all": ("name,age,income,age\n" + f"{LAST},{SECRET}\n" * 9, ["more than one column 'age'"]),
     "blank first line": ("\n" + GOOD, ["first line"]),
+    "quote never closed in the header": (f'"{GOOD}', ["cannot be read as CSV"]),
     "quote never closed": (GOOD + f'"{SECRET},1,1\n' + GOOD, ["cannot be read as CSV"]),
 }
 
@@ -277,6 +278,13 @@ def test_a_wrong_argument_is_refused(place, arguments, words):
         assert_refused(place.fit("--ledger", place.folder / "budget.jsonl", *arguments), *words)
 
 
+def test_a_table_in_the_place_of_the_schema_is_refused_unread(place):
+    with place.untouched():
+        options = ("--epsilon", 1, "-o", place.model)
+        assert_refused(place.run("fit", place.schema, place.data, *options), "expected a .toml file", "swapped")
+        assert_refused(place.run("plan", place.data, "--epsilon", 1), "expected a .toml file")
+
+
 @pytest.mark.parametrize(
     ("output", "words"),
     [
@@ -329,13 +337,14 @@ def test_draft_refuses_a_table_without_columns(place, text):
 
 
 def foreign_models(model):
+    """Empty, text, cut short, and with one byte changed."""
     whole = model.read_bytes()
-    yield "empty", b""
-    yield "text", GOOD.encode()
+    yield b""
+    yield GOOD.encode()
     for part in (1, 30, len(whole) // 2, len(whole) - 1):
-        yield f"cut at {part}", whole[:part]
+        yield whole[:part]
     middle = len(whole) // 2
-    yield "one byte changed", whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
+    yield whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
 
 
 def zipped(path, **members):
@@ -347,10 +356,10 @@ def zipped(path, **members):
 def test_a_foreign_or_truncated_model_is_refused(place):
     assert place.fit("--quiet")[0] == 0
     wrong, out = place.folder / "wrong.understudy", place.folder / "out.csv"
-    for name, content in list(foreign_models(place.model)):
+    for content in list(foreign_models(place.model)):
         wrong.write_bytes(content)
         with place.untouched():
-            assert_refused(place.run("sample", wrong, "-n", 5, "-o", out), "wrong.understudy"), name
+            assert_refused(place.run("sample", wrong, "-n", 5, "-o", out), "wrong.understudy")
             assert_refused(place.run("receipt", wrong), "wrong.understudy")
 
 

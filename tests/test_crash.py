@@ -35,11 +35,15 @@ def wait_until_ready(process):
     assert process.stdout.readline() == "ready\n"
 
 
+def furnish(folder):
+    datasets.example(300).write_csv(folder / "people.csv")
+    datasets.example_schema().write(folder / "people.toml")
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path):
-    datasets.example(300).write_csv(tmp_path / "people.csv")
-    datasets.example_schema().write(tmp_path / "people.toml")
-    return tmp_path
+    return furnish(tmp_path)
 
 
 def start_fit(folder, name="m.understudy"):
@@ -49,19 +53,20 @@ def start_fit(folder, name="m.understudy"):
     return process
 
 
-def duration_of_a_fit(folder):
-    started = time.monotonic()
-    process = start_fit(folder, "whole.understudy")
+@pytest.fixture(scope="module")
+def length(tmp_path_factory):
+    """How long a fit takes from its announcement on."""
+    process = start_fit(furnish(tmp_path_factory.mktemp("whole")))
     began = time.monotonic()
     process.communicate(timeout=60)
-    assert process.returncode == 0 and began >= started
+    assert process.returncode == 0
     return time.monotonic() - began
 
 
 @pytest.mark.slow
-def test_a_fit_killed_at_any_moment_is_charged_if_it_left_a_model(folder):
+def test_a_fit_killed_at_any_moment_is_charged_if_it_left_a_model(folder, length):
     ledger, moments = LedgerFile(folder / "budget.jsonl"), 12
-    length = duration_of_a_fit(folder)
+    ledger.charge("example", 1.0, 1e-6, "earlier")
     charged = before = ledger.total("example").fits
     for moment in range(moments):
         model = folder / f"{moment}.understudy"
@@ -109,10 +114,8 @@ def test_save_killed_at_any_moment_leaves_the_old_model_or_the_new_one(folder):
         assert loaded.method.name in wholes and len(loaded.sample(10)) == 10
 
 
-@pytest.mark.parametrize("moment", [0.15, 0.4, 0.6, 0.8])
-def test_ctrl_c_ends_in_one_line_and_leaves_no_file(folder, moment):
-    length = duration_of_a_fit(folder)
-    (folder / "whole.understudy").unlink()
+@pytest.mark.parametrize("moment", [0.2, 0.5, 0.8])
+def test_ctrl_c_ends_in_one_line_and_leaves_no_file(folder, length, moment):
     process = start_fit(folder)
     time.sleep(length * moment)
     process.send_signal(signal.SIGINT)

@@ -231,6 +231,7 @@ def test_a_number_may_spell_missing_in_text_and_in_types(tmp_path):
             [1, NAN, NAN, np.inf, -np.inf, NAN, np.inf],
         ),
         ("continuous", ["1 ", " 2 "], [1, 2]),
+        ("integer", ["39", "40 ", "", " 41", '" 42 "', "43\t"], [39, 40, NAN, 41, 42, 43]),
         ("integer", ["1.6", "1e3", "9007199254740992", SECRET], [2, 1000, 2**53, NAN]),
         ("boolean", ["T", "N", "on", "OFF", "1", "0", "2", SECRET], [1, 0, 1, 0, 1, 0, NAN, NAN]),
         ("datetime", ["2020-01-01", "2020-01-01 00:00", "2020-01-01T00:00Z", SECRET], [START, START, NAN, NAN]),
@@ -271,6 +272,38 @@ def test_every_float_survives_a_csv_file(tmp_path_factory, values):
     write(pl.DataFrame({"x": pl.Series(values, dtype=pl.Float64), "y": [1] * len(values)}), path)
     table = read(path, with_y(one("continuous")))
     assert_columns(table, {"x": [NAN if value is None else value for value in values]})
+
+
+CELLS = st.sampled_from(
+    ["", "1", "-.5", "+7", "1e5", "007", "inf", "nan", '"3"', "1_0", "x", "1e999", "0x1", " 2", "4 "]
+)
+
+
+@given(st.lists(CELLS, min_size=1, max_size=8))
+@settings(deadline=None, derandomize=True, max_examples=60)
+def test_a_cell_that_is_no_number_changes_no_other(tmp_path_factory, lines):
+    """Numbers are read twice in different ways, as numbers and, where one cell is none, as text."""
+    folder = tmp_path_factory.mktemp("cells")
+    alone = [cells(folder, "continuous", line, "1").columns["x"][0] for line in lines]
+    together = cells(folder, "continuous", *lines, "no number", "1").columns["x"][: len(lines)]
+    np.testing.assert_array_equal(together, alone)
+
+
+@pytest.mark.parametrize("spelling", ["?", " ? ", "NA"])
+def test_missing_numbers_are_missing_however_they_are_padded(tmp_path, spelling):
+    text = spelling.strip()
+    for padded in (text, f" {text}", f"{text} "):
+        table = cells(tmp_path, "integer", "1", padded, "3", missing=[spelling])
+        assert_columns(table, {"x": [1, NAN, 3]})
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_header_of_any_length_is_read(tmp_path, quote):
+    names = [f"column number {place}" for place in range(6000)]
+    header = ",".join(f"{quote}{name}{quote}" for name in names)
+    path = saved(tmp_path, f"{header}\n{','.join(map(str, range(6000)))}\n")
+    schema = Schema(columns=[Column(name=names[-1], kind="integer")], ignore=names[:-1])
+    assert_columns(read(path, schema), {names[-1]: [5999]})
 
 
 # Units.

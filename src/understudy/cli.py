@@ -117,6 +117,13 @@ def _check_place(path: str, *kept: str | None) -> None:
         raise Refused(f"-o {path} cannot be written: {(error.strerror or 'no reason given').lower()}.") from None
 
 
+def _read_schema(path: str) -> "understudy.Schema":
+    """The schema; a table given in its place is refused unread, since errors about a schema quote it."""
+    if path.lower().endswith((".csv", ".tsv", ".gz", ".parquet")):
+        raise Refused(f"SCHEMA: expected a .toml file, got {path}. Are the table and the schema swapped?")
+    return understudy.Schema.read(path)
+
+
 def _read_settings(context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, Any]:
     """`--set key=value` pairs: Python literals where they are, text where they are not."""
     settings: dict[str, Any] = {}
@@ -238,7 +245,7 @@ def draft_schema(table: str, output: str) -> None:
     _check_place(output, table)
     from understudy.files import replacing
     from understudy.schema import draft
-    from understudy.table import kinds
+    from understudy.sources import kinds
 
     names_and_kinds, source = kinds(table), Path(table).name
     text = draft(names_and_kinds, name=source.split(".")[0] or "table", source=source)
@@ -273,8 +280,9 @@ def plan(
     import json
 
     configured = _method(method, settings)
+    facts = _read_schema(schema)
     with _arguments():
-        made = understudy.plan(schema, configured, epsilon=epsilon, delta=delta, rows=rows)
+        made = understudy.plan(facts, configured, epsilon=epsilon, delta=delta, rows=rows)
     click.echo(json.dumps(made.to_json(), indent=2) if as_json else str(made))
 
 
@@ -318,7 +326,7 @@ def fit(
     with _arguments():
         understudy.Budget(epsilon=epsilon, delta=delta)
         Key.new(seed)
-    facts = understudy.Schema.read(schema)
+    facts = _read_schema(schema)
     model = understudy.fit(
         table,
         facts,
@@ -355,11 +363,11 @@ def sample(model: str, rows: int, output: str, seed: int | None) -> None:
     """
     import dataclasses
 
-    from understudy import table
+    from understudy import sources, table
     from understudy.randomness import Key
 
     _check_place(output, model)
-    table._extension(Path(output), output)
+    sources.extension(output)  # refuses what it does not know
     with _arguments():
         Key.new(seed)
         if rows < 0:

@@ -153,38 +153,39 @@ def to_simplex(masses: Floats, total: float) -> Floats:
     return np.maximum(masses - shift[last], 0.0)
 
 
-def support(edges: Floats, masses: Floats, noise: float) -> tuple[int, int]:
-    """First and last cell that hold rows rather than noise.
+def support(edges: Floats, masses: Floats, noise: float) -> tuple[int, Floats]:
+    """The first cell that holds rows rather than noise, and the masses from it to the last one that does.
 
-    Grows outwards from the heaviest cell. Evidence is a cell, or the run of cells from it inwards, whose sum stands
-    out of the noise; the farther it would stretch the range (as a multiple of the range so far), the more of it is
-    asked for. So a far cell made of noise is not believed, and a near tail is not cut off.
+    Grows outwards from the heaviest cell. Evidence is a cell, or a run of cells, whose sum stands out of the noise;
+    the farther it would stretch the range (as a multiple of the range so far), the more of it is asked for. A run that
+    only stands out together is put where it begins: that its rows are there at all is sure, how far out they go is
+    not. So no value is made of noise alone, and a near tail or a small group far away is not cut off.
     """
     first = last = int(np.argmax(masses))
     for _ in range(2):  # the second pass knows the width the first one found
-        last = _grow(edges, masses, noise, first, last)
-        mirrored = _grow(-edges[::-1], masses[::-1], noise, len(masses) - 1 - last, len(masses) - 1 - first)
-        first = len(masses) - 1 - mirrored
-    return first, last
+        last, masses = _grow(edges, masses, noise, first, last)
+        mirrored, masses = _grow(-edges[::-1], masses[::-1], noise, len(masses) - 1 - last, len(masses) - 1 - first)
+        first, masses = len(masses) - 1 - mirrored, masses[::-1]
+    return first, masses[first : last + 1]
 
 
-def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) -> int:
-    """The last cell of the support, grown upwards from `last`."""
-    position = np.clip(edges, -1e150, 1e150)
-    start, i = last + 1, last + 1
-    while i < len(masses):
-        stretch = (position[i + 1] - position[last + 1]) / max(position[last + 1] - position[first], 1e-100)
+def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) -> tuple[int, Floats]:
+    """The last cell of the support, grown upwards from `last`, and the masses with runs put where they begin."""
+    position, masses = np.clip(edges, -1e150, 1e150), masses.copy()
+    start = last + 1
+    for i in range(start, len(masses)):
+        end = position[last] + _used_width(position[last], position[last + 1], outward=1)
+        stretch = (position[i + 1] - end) / max(end - position[first], 1e-100)
         asked = NEAR + (FAR - NEAR) * min(1.0, stretch)
-        run = masses[start : i + 1]
-        deviations = np.cumsum(run[::-1]) / (noise * np.sqrt(np.arange(1, len(run) + 1)))
+        run = masses[start : i + 1][::-1]
+        deviations = np.cumsum(run) / (noise * np.sqrt(np.arange(1, len(run) + 1)))
         if masses[i] > noise and deviations.max() > asked:
-            # The run may end in noise: keep it up to where it stands out most.
-            run = run[len(run) - 1 - int(deviations.argmax()) :]
-            strength = np.cumsum(run) / np.sqrt(np.arange(1, len(run) + 1))
-            last = i - (len(run) - 1 - int(strength.argmax()))
-            start = i + 1
-        i += 1
-    return last
+            begin = i - int(deviations.argmax())
+            held = masses[begin : i + 1].sum()
+            masses[begin : i + 1] = 0.0
+            masses[begin] = held
+            last, start = begin, i + 1
+    return last, masses
 
 
 NEAR, FAR = 2.0, 5.0  # noise deviations asked of a neighbouring cell, and of one that would double the range
@@ -242,7 +243,8 @@ class Distribution:
     def quantile(self, u: Floats) -> Floats:
         """The value at probability u: the other direction of `interval`."""
         x = np.interp(u, self.cdf, self.values)
-        return np.rint(x) if self.integer else x
+        # A knot k + 1/2 is the end of k: several levels may lie on it, none of them of k + 1.
+        return np.maximum(np.ceil(x - 0.5), np.ceil(self.values[0])) if self.integer else x
 
     def atoms(self) -> tuple[Floats, Floats]:
         """The probability intervals (below, above) that belong to one value each, for the moments of scores."""
@@ -257,8 +259,8 @@ def distribution(edges: Floats, masses: Floats, *, noise: float, low, high, inte
     an end cell continues the density of its neighbour and dies away, and thin tails join it to the bounds (or reach
     one support's width further), so that every float has a place.
     """
-    first, last = support(edges, masses, noise)
-    inside = without_gaps(masses[first : last + 1], noise)
+    first, inside = support(edges, masses, noise)
+    inside = without_gaps(inside, noise)
     total = max(float(inside.sum()), 1.0)
     inside = to_simplex(inside, total)
     kept = np.flatnonzero(inside > 0)
@@ -277,6 +279,7 @@ def _knots(edges: Floats, masses: Floats, *, integer: bool) -> tuple[Floats, Flo
     values, cdf, level = [], [], 0.0
     for i, mass in enumerate(masses):
         points, shares = _inside(edges, masses, i, integer=integer)
+        points, shares = _between_numbers(points, shares) if integer else (points, shares)
         values.append(points)
         cdf.append(level + mass * shares)
         level += mass
@@ -299,6 +302,12 @@ def _inside(edges: Floats, masses: Floats, i: int, *, integer: bool) -> tuple[Fl
     return _outermost(a, b, reach, outward=outward)
 
 
+def _between_numbers(points: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    """The same shares at the half-integers around the points, so that no knot cuts through a whole number."""
+    halves = np.unique(np.concatenate([np.floor(points - 0.5) + 0.5, np.ceil(points - 0.5) + 0.5]))
+    return halves, np.interp(halves, points, shares)
+
+
 def _even(a: float, b: float) -> tuple[Floats, Floats]:
     """Mass spread evenly over [a, b), in the logarithm if that spans more than a doubling."""
     if not _is_geometric(a, b):
@@ -310,41 +319,42 @@ def _even(a: float, b: float) -> tuple[Floats, Floats]:
 def _outermost(a: float, b: float, reach: float, *, outward: int) -> tuple[Floats, Floats]:
     """An end cell [a, b), its density continuing its neighbour's and falling exponentially with scale `reach`.
 
-    In a cell that spans several doublings all but a trace stays within the first: whoever was counted there is at
-    least as far out as the inner end, so no value is more than twice as far out as a real one.
+    Of a cell that spans several doublings only the first is used: whoever was counted there is at least as far out
+    as the inner end, so no value is more than about twice as far out as a real one.
     """
-    inner, width = (a, b - a) if outward > 0 else (b, b - a)
-    near = min(width, abs(inner)) if _is_geometric(a, b) else width
+    near = _used_width(a, b, outward=outward)
     if np.isfinite(reach):
         distance = np.concatenate([[0.0], np.geomspace(min(reach / 8, near / 2), near, 12)])
         share = -np.expm1(-distance / reach)
         share /= share[-1]
     else:
         distance, share = np.array([0.0, near]), np.array([0.0, 1.0])
-    if near < width:
-        distance, share = np.append(distance, width), np.append(share * (1 - 1e-6), 1.0)
     return (a + distance, share) if outward > 0 else (b - distance[::-1], 1.0 - share[::-1])
 
 
-def _with_tails(values, cdf, *, low, high, integer, mass) -> Distribution:
-    """Adds a thin exponential tail at either end, and the bounds themselves beyond it."""
+def _used_width(a: float, b: float, *, outward: int) -> float:
+    """How much of an end cell [a, b) is used, from its inner end."""
+    return min(b - a, abs(a if outward > 0 else b)) if _is_geometric(a, b) else b - a
+
+
+def _with_tails(values: Floats, cdf: Floats, *, low, high, integer: bool, mass: float) -> Distribution:
+    """Adds a thin exponential tail at either end, as far as the bounds allow; what lies beyond is read as its end."""
     margin = 0.5 if integer else 0.0
     width = max(values[-1] - values[0], abs(values[-1]) * 1e-9, abs(values[0]) * 1e-9, 1e-300)
-    below, above = [], []
-    for sign, end, bound, knots in ((-1, values[0], low, below), (1, values[-1], high, above)):
-        limit = sign * LARGEST / 4 if bound is None else bound + sign * margin
-        wall = sign * margin if sign * end <= margin else limit  # nothing says that a column changes sign
-        if sign * (limit - end) > 0:
-            reach = max(0.0, min(width * TAIL_REACH, sign * (limit - end), sign * (wall - end)))
-            for fraction in (0.02, 0.1, 0.3, 1.0):
-                knots.append((end + sign * reach * fraction, mass * np.exp(-7 * fraction)))
-            knots.append((limit, 0.0))
-    p_below, p_above = mass * bool(below), mass * bool(above)
-    cdf = p_below + cdf * (1 - p_below - p_above)
-    left_values, left_cdf = [x for x, _ in below[::-1]], [p for _, p in below[::-1]]
-    right_values, right_cdf = [x for x, _ in above], [1 - p for _, p in above]
-    all_values = np.maximum.accumulate(np.array([*left_values, *values, *right_values], dtype=np.float64))
-    all_cdf = np.maximum.accumulate(np.clip(np.array([*left_cdf, *cdf, *right_cdf], dtype=np.float64), 0.0, 1.0))
+    tails = []
+    for sign, end, bound in ((-1, values[0], low), (1, values[-1], high)):
+        room = np.inf if bound is None else sign * (bound + sign * margin - end)
+        if sign * end <= margin:  # nothing says that a column changes sign
+            room = min(room, margin - sign * end)
+        distance = max(0.0, min(width * TAIL_REACH, room)) * TAIL_KNOTS
+        tails.append((end + sign * distance, mass * np.exp(-7 * TAIL_KNOTS) * (TAIL_KNOTS < 1) * (distance[-1] > 0)))
+    (left, below), (right, above) = tails
+    p_below, p_above = (mass * bool(tail[0] > 0) for tail in (below, above))
+    cdf = np.concatenate([below[::-1], p_below + cdf * (1 - p_below - p_above), 1 - above])
+    values = np.maximum.accumulate(np.concatenate([left[::-1], values, right]))
     if integer:
-        all_values = np.floor(all_values) + 0.5
-    return Distribution(all_values, all_cdf, integer)
+        values = np.floor(values) + 0.5
+    return Distribution(values, np.maximum.accumulate(np.clip(cdf, 0.0, 1.0)), integer)
+
+
+TAIL_KNOTS = np.array([0.02, 0.1, 0.3, 1.0])

@@ -115,11 +115,13 @@ class ColumnMap:
         return np.where(gone, np.nan, below), np.where(gone, np.nan, above)
 
     def values(self, levels: Floats) -> NDArray:
-        """Values (or codes) at the given levels; a NaN level is a missing value, -1 as a code."""
+        """Values (or codes of categories) at the given levels; a NaN level is a missing value, -1 as a code."""
         gone = np.isnan(levels)
         x = self.distribution.quantile(np.where(gone, 0.5, levels))
         if self.labels is not None:
-            return np.where(gone, -1, np.clip(x, 0, len(self.labels) - 1)).astype(np.int64)
+            codes = np.clip(x, 0, len(self.labels) - 1)
+            # A table holds truth values as numbers, and a missing one as NaN.
+            return np.where(gone, np.nan, codes) if self.column.kind == "boolean" else np.where(gone, -1, codes).astype(int)
         low, high = self.column.bounds
         x = np.clip(x, low, high) if low is not None or high is not None else x
         x = np.rint(x) if self.column.kind == "datetime" else x

@@ -114,7 +114,7 @@ def load(path: str | os.PathLike[str]) -> Model:
             document = json.loads(archive.read("model.json"))
             packed = io.BytesIO(archive.read("arrays.npz"))
         with np.load(packed, allow_pickle=False) as arrays:
-            return _rebuild(document, {key: arrays[key] for key in arrays.files})
+            return _rebuild(name, document, {key: arrays[key] for key in arrays.files})
     except OSError as error:
         raise ModelError(f"{name} cannot be read: {reason(error)}.") from None
     except ModelError:
@@ -125,9 +125,9 @@ def load(path: str | os.PathLike[str]) -> Model:
         ) from None
 
 
-def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Model:
+def _rebuild(name: str, document: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Model:
     if document["format"] != FORMAT:
-        raise ModelError(f"the model has format {document['format']}, and this version reads format {FORMAT}.")
+        raise ModelError(f"{name} has format {document['format']}, and this version reads format {FORMAT}.")
     schema = Schema.parse(document["schema"], "the model's schema")
     maps = {}
     for position, column in enumerate(schema):

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from understudy.schema import Schema, did_you_mean
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ","}
 _EXTENSIONS = (*SEPARATORS, ".parquet")
 _DRAFT_ROWS = 1000
+_HEAD_BYTES = 65536
 
 
 class TableError(ValueError):
@@ -76,7 +77,12 @@ def kinds(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     _check_distinct(header, name)
     with _polars_errors(name, "CSV"):
         cells = _read_csv(
-            Path(path), skip_rows=1, n_rows=_DRAFT_ROWS, ignore_errors=True, infer_schema_length=None, try_parse_dates=True
+            Path(path),
+            skip_rows=1,
+            n_rows=_DRAFT_ROWS,
+            ignore_errors=True,
+            infer_schema_length=None,
+            try_parse_dates=True,
         )
     dtypes = cells.dtypes + [pl.String()] * len(header)  # a first row that is too short ends in text
     return [(column, _kind_of(dtype)) for column, dtype in zip(header, dtypes, strict=False)]
@@ -152,13 +158,13 @@ def _polars_errors(source: str, form: str) -> Iterator[list[warnings.WarningMess
         raise TableError(f"{source} cannot be read as {form}: it is damaged, cut short or something else.") from None
 
 
-def _read_csv(path: Path, **options: Any) -> pl.DataFrame:
-    """A CSV file as polars reads it; lines too long or too short are no error.
+def _read_csv(path: Path, content: bytes | None = None, **options: Any) -> pl.DataFrame:
+    """A CSV file, or that content of it, as polars reads it; lines too long or too short are no error.
 
     Names are left out of it, since polars renames the ones that come twice and does not unquote all of them.
     """
     return pl.read_csv(
-        path,
+        path if content is None else content,
         has_header=False,
         separator=SEPARATORS[extension(path)],
         glob=False,
@@ -171,11 +177,15 @@ def _read_csv(path: Path, **options: Any) -> pl.DataFrame:
 
 def _header(path: Path, source: str) -> list[str]:
     with _open(path, source) as file:
-        if not file.read(1):
-            raise TableError(f"{source} is empty.")
+        head = file.read(_HEAD_BYTES)
+    if not head:
+        raise TableError(f"{source} is empty.")
+    first, end, _ = head.partition(b"\n")
+    # Without quotes a header ends with its line, and polars need not be shown the whole file for it.
+    alone = end and first.strip() and b'"' not in first and not extension(path).endswith(".gz")
     with _polars_errors(source, "CSV"):
-        line = _read_csv(path, n_rows=1, infer_schema=False, ignore_errors=True)
-    names = ["" if name is None else name for name in line.row(0)]
+        line = _read_csv(path, first if alone else None, n_rows=1, infer_schema=False, ignore_errors=True)
+        names = ["" if name is None else name for name in line.row(0)]  # no row: a quote was never closed
     if not any(names):
         raise TableError(f"{source}: expected the names of the columns in the first line, and it is blank.")
     if any("\r" in name for name in names):
@@ -206,8 +216,8 @@ def _load_csv(path: Path, source: str, schema: Schema) -> Source:
     with _polars_errors(source, "CSV") as caught:
         try:
             frame = scan(dtypes | numbers, **options)
-        except pl.exceptions.ComputeError:
-            frame = scan(dtypes, **options)
+        except pl.exceptions.PolarsError:
+            frame = scan(dtypes, ignore_errors=True, **options)
         if any("malformed" in str(warning.message) for warning in caught):
             # A quote that is never closed swallows the rows behind it; only text columns raise for that.
             scan(dict.fromkeys(dtypes, pl.String))
@@ -280,7 +290,7 @@ def _names_of_polars(frame: pl.DataFrame | pl.LazyFrame) -> list[str]:
         return frame.collect_schema().names()
 
 
-def _from_polars(frame: pl.DataFrame | pl.LazyFrame, wanted: Sequence[str]) -> dict[str, pl.Series]:
+def _from_polars(frame: Any, wanted: Sequence[str]) -> dict[str, pl.Series]:
     with _polars_errors("the polars table", "a table"):
         return _columns(frame.lazy().select(wanted).collect())
 

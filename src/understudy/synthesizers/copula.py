@@ -1,12 +1,17 @@
-"""A Gaussian copula: every column through its own distribution function, all together through one correlation matrix.
+"""A copula: every column through its own distribution function, all together through one correlation matrix.
 
 One noisy matrix of second moments of the scores, rows clipped to a norm, gives the correlations of the normals behind
 the columns; the nearest correlation matrix to it is sampled from.
 
 Sources: Li, Xiong, Jiang (2014), "Differentially private synthesization of multi-dimensional data using copula
-functions"; Higham (2002) for the nearest correlation matrix.
+functions"; Demarta and McNeil (2005), "The t copula and related copulas"; Higham (2002) for the nearest correlation
+matrix.
 
 Departures:
+- Rows are drawn from Student's t copula with a fixed number of degrees of freedom, where Li et al. draw from the
+  Gaussian one (`degrees=math.inf`). It costs nothing and lets extremes come together, which real tables do: with
+  exact margins and correlations the R² on Cpu-act goes from 0.37 to 0.47, on House from 0.35 to 0.37, and California
+  stays (docs/design-notes.md).
 - Correlations come from products of scores rather than Kendall's tau, whose sensitivity to one row is far larger.
 - Ties (atoms, whole numbers, categories) enter with their mean score, and the correlation that ties hide is put
   back by the first Hermite coefficient (`encoding.loading`), instead of being lost to jitter.
@@ -15,6 +20,7 @@ Departures:
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -39,11 +45,13 @@ class Copula:
         noise_target: Rows are clipped as loosely as keeps the noise of one correlation at this deviation, within
             `clip_range`: tight clipping shrinks correlations, loose clipping buys noise.
         clip_range: Least and most of the squared clip norm, as a multiple of its expectation.
+        degrees: Degrees of freedom of the copula, an even number; `math.inf` is the Gaussian copula.
     """
 
     encoding_share: float = 0.4
     noise_target: float = 0.025
     clip_range: tuple[float, float] = (1.0, 3.0)
+    degrees: float = 8.0
 
     name = "copula"
 
@@ -52,6 +60,8 @@ class Copula:
             raise ValueError(f"Copula.encoding_share: expected a number between 0 and 1, got {self.encoding_share}.")
         if not self.noise_target > 0:
             raise ValueError(f"Copula.noise_target: expected a number > 0, got {self.noise_target}.")
+        if self.degrees != math.inf and (not self.degrees > 2 or self.degrees % 2):
+            raise ValueError(f"Copula.degrees: expected an even number > 2, or infinity, got {self.degrees}.")
         if len(self.clip_range) != 2 or not 0 < self.clip_range[0] <= self.clip_range[1]:
             raise ValueError(f"Copula.clip_range: expected two numbers 0 < least <= most, got {self.clip_range}.")
 
@@ -74,7 +84,7 @@ class Copula:
         )
         correlation = latent_correlation(moments / encoder.rows, loadings)
         missing = np.array([encoder.maps[f.column].missing if f.missing else 0.0 for f in coordinates])
-        return CopulaRecipe(tuple(coordinates), np.linalg.cholesky(correlation), missing)
+        return CopulaRecipe(tuple(coordinates), np.linalg.cholesky(correlation), missing, self.degrees)
 
     def clip_squared(self, loadings: Floats, noise: float, rows: float) -> float:
         """The squared clip norm: noise · C² / (√2 · rows) is the deviation of one correlation."""
@@ -117,21 +127,41 @@ def nearest_correlation(matrix: Floats, *, smallest: float = 1e-3, most_rounds: 
     return y / np.outer(scale, scale)
 
 
+def student_level(t: Floats, degrees: float) -> Floats:
+    """Student's distribution function for an even number ν of degrees, or the normal one for ν = ∞.
+
+    F(t) = 1/2 + x/2 · Σ_{k < ν/2} C(2k, k) / 4^k · (1 - x²)^k with x = t / √(ν + t²): twenty times faster than the
+    incomplete beta function.
+    """
+    from scipy.special import ndtr
+
+    if degrees == math.inf:
+        return ndtr(t)
+    x = t / np.sqrt(degrees + t**2)
+    rest, term, total = 1.0 - x**2, np.ones_like(x), np.ones_like(x)
+    for k in range(1, int(degrees) // 2):
+        term *= rest * ((2 * k - 1) / (2 * k))
+        total += term
+    return np.clip(0.5 + 0.5 * x * total, 0.0, 1.0)
+
+
 @dataclasses.dataclass(frozen=True)
 class CopulaRecipe:
-    """The coordinates, the Cholesky factor of their correlations, and the missing shares."""
+    """The coordinates, the Cholesky factor of their correlations, the missing shares, the degrees of freedom."""
 
     coordinates: tuple[Feature, ...]
     factor: Floats
     missing: Floats
+    degrees: float
 
     def sample(self, n: int, *, key: Key) -> Levels:
-        from scipy.special import ndtr
-
-        normal = key.numpy().standard_normal((n, len(self.factor))) @ self.factor.T
+        draw = key.numpy()
+        normal = draw.standard_normal((n, len(self.factor))) @ self.factor.T
+        if np.isfinite(self.degrees):
+            normal /= np.sqrt(draw.chisquare(self.degrees, (n, 1)) / self.degrees)
         levels, gone = {}, {}
         for j, feature in enumerate(self.coordinates):
-            level = ndtr(normal[:, j])
+            level = student_level(normal[:, j], self.degrees)
             if feature.missing:
                 gone[feature.column] = level > 1.0 - self.missing[j]
             else:
@@ -151,9 +181,11 @@ class CopulaRecipe:
             "is_missing": np.array([f.missing for f in self.coordinates]),
             "factor": self.factor,
             "missing": self.missing,
+            "degrees": np.array(self.degrees),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "CopulaRecipe":
         pairs = zip(arrays["columns"].tolist(), arrays["is_missing"].tolist(), strict=True)
-        return cls(tuple(Feature(column, missing) for column, missing in pairs), arrays["factor"], arrays["missing"])
+        coordinates = tuple(Feature(column, missing) for column, missing in pairs)
+        return cls(coordinates, arrays["factor"], arrays["missing"], float(arrays["degrees"]))

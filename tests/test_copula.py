@@ -1,0 +1,153 @@
+"""The copula: latent correlations are recovered through ties and gaps, and the matrix sampled from is one."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtri
+from scipy.stats import kstest
+
+import understudy
+from understudy.encoding import Feature
+from understudy.randomness import Key
+from understudy.schema import Column, Schema
+from understudy.synthesizers.copula import Copula, CopulaRecipe, latent_correlation, nearest_correlation
+
+SHAPES = {
+    "continuous": lambda z: np.exp(z),
+    "integer": lambda z: np.rint(50 + 12 * z),
+    "ordinal": lambda z: np.digitize(z, [-1.2, -0.3, 0.4, 1.1]).astype(float),
+    "atom": lambda z: np.where(z < -0.25, 0.0, z + 0.25),
+    "two": lambda z: (z > 0.3).astype(float),
+}
+
+
+def pair(first, second, correlation, n=20_000):
+    """Two columns of the given shapes over normals of the given correlation, and their schema."""
+    draw = np.random.default_rng(3)
+    z = draw.standard_normal(n)
+    w = correlation * z + np.sqrt(1 - correlation**2) * draw.standard_normal(n)
+    whole = {"integer", "ordinal", "two"}
+    columns = tuple(
+        Column(name=name, kind="integer" if shape in whole else "continuous")
+        for name, shape in (("a", first), ("b", second))
+    )
+    return pl.DataFrame({"a": SHAPES[first](z), "b": SHAPES[second](w)}), Schema(columns=columns)
+
+
+@pytest.mark.parametrize("correlation", [-0.6, 0.0, 0.4])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("continuous", "integer"), ("continuous", "ordinal"), ("atom", "ordinal"), ("atom", "two"), ("two", "two")],
+)
+def test_the_correlation_behind_is_recovered(first, second, correlation):
+    frame, schema = pair(first, second, correlation)
+    model = understudy.fit(frame, schema, Copula(clip_range=(10.0, 10.0)), epsilon=1e4, seed=0)
+    factor = model.recipe.factor
+    assert abs((factor @ factor.T)[0, 1] - correlation) < 0.07
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_samples_have_the_correlations_of_the_matrix(seed):
+    draw = np.random.default_rng(seed)
+    factors = draw.normal(size=(4, 6))
+    wanted = nearest_correlation(np.corrcoef(factors))
+    recipe = CopulaRecipe(tuple(Feature(n) for n in "abcd"), np.linalg.cholesky(wanted), np.zeros(4), np.inf)
+    levels = recipe.sample(40_000, key=Key.new(seed))
+    scores = ndtri(np.stack([levels[n] for n in "abcd"]))
+    np.testing.assert_allclose(np.corrcoef(scores), wanted, atol=0.03)
+    assert np.all((scores.std(axis=1) > 0.97) & (scores.std(axis=1) < 1.03))
+
+
+@pytest.mark.parametrize("degrees", [3.0, 8.0, np.inf])
+def test_levels_are_uniform_whatever_the_degrees(degrees):
+    recipe = CopulaRecipe((Feature("a"), Feature("b")), np.eye(2), np.zeros(2), degrees)
+    levels = recipe.sample(20_000, key=Key.new(0))
+    assert all(kstest(level, "uniform").pvalue > 1e-4 for level in levels.values())
+
+
+@pytest.mark.parametrize("degrees", [8.0, np.inf])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 0.9])
+def test_as_many_are_missing_as_the_recipe_says(share, degrees):
+    recipe = CopulaRecipe((Feature("a"), Feature("a", missing=True)), np.eye(2), np.array([0.0, share]), degrees)
+    gone = np.isnan(recipe.sample(20_000, key=Key.new(0))["a"])
+    assert abs(gone.mean() - share) < 0.015
+
+
+def test_missing_values_follow_the_column_they_depend_on():
+    draw = np.random.default_rng(0)
+    z = draw.standard_normal(8000)
+    hidden = z + 0.5 * draw.standard_normal(8000) > 0.8
+    frame = pl.DataFrame({"a": z, "b": pl.Series(draw.standard_normal(8000)).set(pl.Series(hidden), None)})
+    schema = Schema(columns=(Column(name="a", kind="continuous"), Column(name="b", kind="continuous", nullable=True)))
+    drawn = understudy.fit(frame, schema, "copula", epsilon=1e4, seed=0).sample(8000, seed=0)
+    gone = drawn["b"].is_null()
+    assert abs(gone.mean() - hidden.mean()) < 0.03
+    assert drawn["a"].filter(gone).mean() - drawn["a"].filter(~gone).mean() > 1.0
+
+
+# The nearest correlation matrix.
+
+
+def slow_reference(matrix, smallest, rounds=20_000):
+    """Higham's alternating projections without a shortcut."""
+    y, correction = matrix.copy(), np.zeros_like(matrix)
+    np.fill_diagonal(y, 1.0)
+    for _ in range(rounds):
+        r = y - correction
+        values, vectors = np.linalg.eigh(r)
+        x = (vectors * np.maximum(values, smallest)) @ vectors.T
+        correction = x - r
+        y = x.copy()
+        np.fill_diagonal(y, 1.0)
+    return y
+
+
+def random_symmetric(seed, size, noise):
+    draw = np.random.default_rng(seed)
+    true = np.corrcoef(draw.normal(size=(size, size + 3)))
+    noisy = true + noise * draw.normal(size=(size, size))
+    return np.clip((noisy + noisy.T) / 2, -0.99, 0.99)
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(1, 12), st.floats(0.0, 3.0))
+def test_the_nearest_correlation_matrix_is_one(seed, size, noise):
+    nearest = nearest_correlation(random_symmetric(seed, size, noise) if size > 1 else np.ones((1, 1)))
+    np.testing.assert_allclose(np.diag(nearest), 1.0)
+    np.testing.assert_allclose(nearest, nearest.T)
+    assert np.linalg.eigvalsh(nearest).min() > 1e-4
+    assert np.abs(nearest).max() <= 1 + 1e-12
+    np.linalg.cholesky(nearest)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_correlation_matrix_is_its_own_nearest(seed):
+    matrix = np.corrcoef(np.random.default_rng(seed).normal(size=(5, 40)))
+    np.testing.assert_allclose(nearest_correlation(matrix), matrix, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("noise", [0.3, 1.0])
+def test_it_is_as_near_as_the_slow_way_finds(seed, noise):
+    matrix = random_symmetric(seed, 6, noise)
+    np.fill_diagonal(matrix, 1.0)
+    fast, slow = nearest_correlation(matrix), slow_reference(matrix, 1e-3, rounds=1500)
+    assert np.linalg.norm(fast - matrix) <= np.linalg.norm(slow - matrix) * 1.01 + 1e-6
+    np.testing.assert_allclose(fast, slow, atol=0.02)
+
+
+def test_a_coordinate_that_says_nothing_is_left_uncorrelated():
+    moments = np.full((3, 3), 0.5) + 0.5 * np.eye(3)
+    result = latent_correlation(moments, np.array([1.0, 1.0, 0.001]))
+    np.testing.assert_allclose(result[2], [0.0, 0.0, 1.0], atol=1e-9)
+    assert result[0, 1] > 0.4
+
+
+@pytest.mark.parametrize(
+    "settings_", [{"encoding_share": 0.0}, {"encoding_share": 1.0}, {"noise_target": 0.0}, {"clip_range": (2.0, 1.0)}]
+)
+def test_settings_are_checked_at_birth(settings_):
+    with pytest.raises(ValueError, match=rf"Copula\.{next(iter(settings_))}: expected"):
+        Copula(**settings_)
