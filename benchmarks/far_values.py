@@ -1,6 +1,6 @@
 """No synthetic value may be made of noise: the farthest one outside the real range, in ranges, over many seeds.
 
-    UNDERSTUDY_DATA=... python benchmarks/far_values.py -o benchmarks/results/far_values.jsonl
+UNDERSTUDY_DATA=... python benchmarks/far_values.py -o benchmarks/results/far_values.jsonl
 """
 
 import argparse

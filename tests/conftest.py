@@ -17,9 +17,7 @@ MIXED = Schema(
         Column(name="city", kind="categorical"),
         Column(name="colour", kind="categorical", values=("red", "green", "blue"), other="else", nullable=True),
         Column(name="member", kind="boolean"),
-        Column(
-            name="joined", kind="datetime", low=datetime.datetime(2000, 1, 1), high=datetime.datetime(2030, 1, 1)
-        ),
+        Column(name="joined", kind="datetime", low=datetime.datetime(2000, 1, 1), high=datetime.datetime(2030, 1, 1)),
     ),
 )
 

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import polars as pl
 import pytest
-from conftest import MIXED, mixed_table
-from test_model import assert_holds_no_rows
 
 import understudy
+from conftest import MIXED, mixed_table
+from test_model import assert_holds_no_rows
 from understudy import encoding, pipeline
 from understudy.accounting import Budget, BudgetExceeded
 from understudy.budget import Ledger

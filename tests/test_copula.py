@@ -5,14 +5,20 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtr
 from scipy.stats import kstest
 
 import understudy
 from understudy.encoding import Feature
 from understudy.randomness import Key
 from understudy.schema import Column, Schema
-from understudy.synthesizers.copula import Copula, CopulaRecipe, latent_correlation, nearest_correlation
+from understudy.synthesizers.copula import (
+    Copula,
+    CopulaRecipe,
+    latent_correlation,
+    nearest_correlation,
+    student_level,
+)
 
 SHAPES = {
     "continuous": lambda z: np.exp(z),
@@ -52,19 +58,26 @@ def test_the_correlation_behind_is_recovered(first, second, correlation):
 def test_samples_have_the_correlations_of_the_matrix(seed):
     draw = np.random.default_rng(seed)
     factors = draw.normal(size=(4, 6))
-    wanted = nearest_correlation(np.corrcoef(factors))
-    recipe = CopulaRecipe(tuple(Feature(n) for n in "abcd"), np.linalg.cholesky(wanted), np.zeros(4), np.inf)
+    wanted = nearest_correlation(np.asarray(np.corrcoef(factors)))
+    factor = np.asarray(np.linalg.cholesky(wanted), dtype=np.float64)
+    recipe = CopulaRecipe(tuple(Feature(n) for n in "abcd"), factor, np.zeros(4), np.inf)
     levels = recipe.sample(40_000, key=Key.new(seed))
     scores = ndtri(np.stack([levels[n] for n in "abcd"]))
     np.testing.assert_allclose(np.corrcoef(scores), wanted, atol=0.03)
     assert np.all((scores.std(axis=1) > 0.97) & (scores.std(axis=1) < 1.03))
 
 
-@pytest.mark.parametrize("degrees", [3.0, 8.0, np.inf])
+@pytest.mark.parametrize("degrees", [4.0, 8.0, np.inf])
 def test_levels_are_uniform_whatever_the_degrees(degrees):
     recipe = CopulaRecipe((Feature("a"), Feature("b")), np.eye(2), np.zeros(2), degrees)
     levels = recipe.sample(20_000, key=Key.new(0))
     assert all(kstest(level, "uniform").pvalue > 1e-4 for level in levels.values())
+
+
+@pytest.mark.parametrize("degrees", [4, 6, 8, 30])
+def test_the_level_of_a_student_variable_is_scipy_s(degrees):
+    t = np.r_[np.linspace(-60, 60, 2001), -1e8, 1e8]
+    np.testing.assert_allclose(student_level(t, degrees), stdtr(degrees, t), atol=1e-12)
 
 
 @pytest.mark.parametrize("degrees", [8.0, np.inf])
@@ -124,7 +137,7 @@ def test_the_nearest_correlation_matrix_is_one(seed, size, noise):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_correlation_matrix_is_its_own_nearest(seed):
-    matrix = np.corrcoef(np.random.default_rng(seed).normal(size=(5, 40)))
+    matrix = np.asarray(np.corrcoef(np.random.default_rng(seed).normal(size=(5, 40))))
     np.testing.assert_allclose(nearest_correlation(matrix), matrix, atol=1e-10)
 
 

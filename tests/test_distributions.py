@@ -17,11 +17,10 @@ from understudy.distributions import (
     refine,
     split_cell,
     starting_edges,
-    support,
     to_simplex,
 )
 
-tried_hard = settings(deadline=None, derandomize=True, max_examples=80)
+tried_hard = settings(deadline=None, derandomize=True, max_examples=60)
 
 
 # Least squares and the simplex.
@@ -118,9 +117,7 @@ def test_every_value_has_a_cell_and_missing_ones_have_none():
 
 
 @tried_hard
-@given(
-    st.floats(-1e300, 1e300), st.floats(1e-300, 1e300), st.integers(1, 32), st.booleans()
-)
+@given(st.floats(-1e300, 1e300), st.floats(1e-300, 1e300), st.integers(1, 32), st.booleans())
 def test_parts_of_a_cell_begin_at_its_lower_edge_and_ascend_inside_it(a, width, parts, integer):
     if integer:
         a, width = np.floor(np.clip(a, -1e15, 1e15)) - 0.5, np.ceil(np.clip(width, 1, 1e15))
@@ -135,7 +132,7 @@ def test_parts_of_a_cell_begin_at_its_lower_edge_and_ascend_inside_it(a, width, 
 @tried_hard
 @given(arrays(np.float64, 20, elements=st.floats(-1e6, 1e6)), st.floats(0.01, 1e3), st.booleans())
 def test_a_refined_partition_keeps_every_edge_and_knows_its_parents(masses, noise, integer):
-    edges = np.arange(21) * 10 - 0.5
+    edges = np.arange(21.0) * 10 - 0.5
     finer, parents = refine(edges, masses, noise_so_far=noise, noise_ahead=noise, integer=integer)
     assert set(edges) <= set(finer)
     np.testing.assert_array_equal(parents, cell_of((finer[:-1] + finer[1:]) / 2, edges))
@@ -146,24 +143,27 @@ def test_a_refined_partition_keeps_every_edge_and_knows_its_parents(masses, nois
 
 @pytest.mark.parametrize("bounds", [(None, None), (-1e9, 1e9)], ids=["no bounds", "wide bounds"])
 def test_far_cells_of_nothing_but_noise_are_not_believed(bounds):
-    edges = grid(low=bounds[0], high=bounds[1], integer=False)
+    low, high = bounds
+    edges = grid(low=low, high=high, integer=False)
     draw = np.random.default_rng(0)
     home = cell_of(np.array([100.0]), edges)[0]
     far = 0
-    for _ in range(400):
+    for _ in range(300):
         masses = draw.normal(0.0, 10.0, len(edges) - 1)
         masses[home] += 2000
-        _, last, _ = support(edges, masses, 10.0)
-        far += edges[last + 1] > 1024
-    assert far <= 4
+        learned = distribution(edges, masses, noise=10.0, low=low, high=high, integer=False)
+        far += max(abs(learned.quantile(np.array([1e-6, 1 - 1e-6])))) > 1024
+    assert far <= 3
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_near_tail_is_not_cut_off(seed):
     edges = np.arange(0.0, 41.0)
-    masses = 3000 * np.exp(-np.arange(40) / 8.0) + np.random.default_rng(seed).normal(0, 10, 40)
-    first, last, _ = support(edges, masses, 10.0)
-    assert first == 0 and last >= 25
+    true = 3000 * np.exp(-np.arange(40) / 8.0)
+    masses = true + np.random.default_rng(seed).normal(0, 10, 40)
+    learned = distribution(edges, masses, noise=10.0, low=0.0, high=100.0, integer=False)
+    expected = np.interp([0.5, 0.9, 0.99], np.r_[0, np.cumsum(true) / true.sum()], edges)
+    np.testing.assert_allclose(learned.quantile(np.array([0.5, 0.9, 0.99])), expected, rtol=0.08)
 
 
 # Both directions of reading.
@@ -186,14 +186,18 @@ def assert_reads_both_ways(learned: Distribution, u):
     below, above = learned.interval(x)
     assert np.all(np.isfinite(below)) and np.all(np.isfinite(above))
     assert np.all((below >= 0) & (below <= above) & (above <= 1))
-    assert np.all(below <= u + 1e-6) and np.all(u - 1e-6 <= above)
+    if not learned.integer:  # a level may belong to the next float
+        below, above = learned.interval(np.nextafter(x, -np.inf))[0], learned.interval(np.nextafter(x, np.inf))[1]
+    assert np.all(below <= u + 1e-5) and np.all(u - 1e-5 <= above)
 
 
 LEVELS = np.linspace(0.0, 1.0, 301)
 
 
 @pytest.mark.parametrize(("low", "high", "integer"), EVERY_KIND)
-@pytest.mark.parametrize("shape", ["noise", "zero", "negative", "first", "last", "middle", "even", "huge", "half a row"])
+@pytest.mark.parametrize(
+    "shape", ["noise", "zero", "negative", "first", "last", "middle", "even", "huge", "half a row"]
+)
 def test_any_counts_make_a_distribution(low, high, integer, shape):
     edges = grid(low=low, high=high, integer=integer)
     size = len(edges) - 1
@@ -218,13 +222,16 @@ def test_any_counts_make_a_distribution(low, high, integer, shape):
     kind=st.sampled_from([(*b, False) for b in BOUNDS.values()] + [(*b, True) for b in INTEGER_BOUNDS.values()]),
     octaves=st.sampled_from([1, 2, 4]),
     noise=st.floats(1e-3, 1e3),
-    data=st.data(),
+    seed=st.integers(0, 2**32),
+    empty=st.sampled_from([0.0, 0.5, 0.98, 1.0]),
+    size=st.sampled_from([0.1, 30.0, 1e4, 1e9]),
 )
-def test_arbitrary_counts_make_a_distribution(kind, octaves, noise, data):
+def test_arbitrary_counts_make_a_distribution(kind, octaves, noise, seed, empty, size):
     low, high, integer = kind
     edges = grid(low=low, high=high, integer=integer, octaves=octaves)
-    mass = st.one_of(st.just(0.0), st.floats(-50, 50), st.floats(-1e9, 1e9))
-    masses = data.draw(arrays(np.float64, len(edges) - 1, elements=mass))
+    draw = np.random.default_rng(seed)
+    cells = len(edges) - 1
+    masses = np.where(draw.random(cells) < empty, 0.0, size * draw.standard_cauchy(cells))
     finer, parents = refine(edges, masses, noise_so_far=noise, noise_ahead=noise, integer=integer)
     masses = masses[parents] / np.bincount(parents)[parents]
     learned = distribution(finer, masses, noise=noise, low=low, high=high, integer=integer)
@@ -267,7 +274,7 @@ def test_integers_come_back_as_integers(low, high):
 
 
 def test_integers_own_neighbouring_intervals_that_fill_the_unit_interval():
-    learned = Distribution(np.arange(6) - 0.5, np.array([0, 0.1, 0.1, 0.6, 0.9, 1.0]), integer=True)
+    learned = Distribution(np.arange(6.0) - 0.5, np.array([0, 0.1, 0.1, 0.6, 0.9, 1.0]), integer=True)
     below, above = learned.interval(np.arange(5.0))
     np.testing.assert_allclose(above - below, [0.1, 0.0, 0.5, 0.3, 0.1])
     np.testing.assert_allclose(below[1:], above[:-1])

@@ -1,11 +1,11 @@
 """The cloakroom: what goes in comes back, scores are normal, codes never cut a value, and all of it is paid for."""
 
 import datetime
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from conftest import MIXED, mixed_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 
 import understudy
+from conftest import MIXED, mixed_table
 from understudy import encoding
 from understudy.accounting import Budget
 from understudy.budget import Ledger
@@ -76,7 +77,8 @@ def test_at_a_huge_epsilon_values_come_back(table, encoder, name):
 def test_at_a_huge_epsilon_the_learned_distribution_is_the_column_s(table, encoder, name):
     values = locked(table, MIXED)._exact[name]
     drawn = encoder.maps[name].values(np.random.default_rng(0).random(8000))
-    assert stats.ks_2samp(values[~np.isnan(values)], drawn).statistic < 0.03
+    distance: Any = stats.ks_2samp(values[~np.isnan(values)], drawn)
+    assert distance.statistic < 0.03
 
 
 def test_atoms_come_back_exactly_and_as_often(table, encoder):
@@ -281,7 +283,7 @@ column_facts = st.fixed_dictionaries(
 def build(position, *, kind, nullable, bounded):
     """A column and 40 values of it."""
     name, draw = f"c{position}", np.random.default_rng(position)
-    limits = {"low": 0, "high": 50} if bounded and kind in ("continuous", "integer") else {}
+    limits: dict[str, Any] = {"low": 0, "high": 50} if bounded and kind in ("continuous", "integer") else {}
     values = {
         "continuous": draw.normal(20, 5, 40),
         "integer": draw.integers(0, 50, 40),
@@ -290,7 +292,7 @@ def build(position, *, kind, nullable, bounded):
         "open": draw.choice(["a", "b"], 40),
         "datetime": [datetime.datetime(2020, 1, 1) + datetime.timedelta(days=int(d)) for d in draw.integers(0, 99, 40)],
     }[kind]
-    facts = {"values": ("a", "b")} if kind == "listed" else {}
+    facts: dict[str, Any] = {"values": ("a", "b")} if kind == "listed" else {}
     real = "categorical" if kind in ("listed", "open") else kind
     return Column(name=name, kind=real, nullable=nullable, **facts, **limits), pl.Series(name, values)
 

@@ -33,9 +33,7 @@ tried_hard = settings(deadline=None, derandomize=True, max_examples=60)
 
 def till(mechanism="discrete gaussian", *, noise=1e-3, times=1, delta=0.5, threshold_delta=0.0) -> Ledger:
     """A ledger for one item, "it", whose noise multiplier is given."""
-    item = Item(
-        name="it", mechanism=mechanism, noise_multiplier=noise, times=times, threshold_delta=threshold_delta
-    )
+    item = Item(name="it", mechanism=mechanism, noise_multiplier=noise, times=times, threshold_delta=threshold_delta)
     return Ledger(Budget(epsilon=1e7, delta=delta), [item])
 
 
@@ -103,9 +101,7 @@ def test_a_purchase_is_on_the_receipt_even_if_reading_fails(hatch, mechanism):
 @pytest.mark.parametrize("m", [1, 4])
 def test_what_is_paid_grows_with_the_rows_of_a_unit(hatch, mechanism, m):
     ledger = till(mechanism, noise=1.0, threshold_delta=0.01 * (mechanism == "gaussian threshold"))
-    rows = PrivateRows(
-        {"c": np.zeros(3, dtype=np.int64), "a": np.zeros(3), "b": np.zeros(3)}, {"c": ["only"]}, m
-    )
+    rows = PrivateRows({"c": np.zeros(3, dtype=np.int64), "a": np.zeros(3), "b": np.zeros(3)}, {"c": ["only"]}, m)
     hatch(rows, ledger=ledger, key=Key.new(0))
     per_row = 4.0 if hatch is sum_products else 1.0
     assert ledger.receipt().lines[0].sensitivity == m * per_row
@@ -147,9 +143,7 @@ def test_every_cell_gets_the_noise_that_was_paid_for_empty_ones_too(key, m):
 def test_the_row_count_gets_the_noise_that_was_paid_for(key):
     ledger = till(noise=2.5, times=1500)
     rows = box(2, c=np.zeros(40))
-    draws = [
-        noisy_row_count(rows, item="it", ledger=ledger, key=key.child(str(i))) for i in range(1500)
-    ]
+    draws = [noisy_row_count(rows, item="it", ledger=ledger, key=key.child(str(i))) for i in range(1500)]
     assert_is_noise(np.array(draws) - 40, 5.0)
 
 

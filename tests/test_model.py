@@ -5,13 +5,14 @@ import gc
 import io
 import json
 import zipfile
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from conftest import MIXED, mixed_table
 
 import understudy
+from conftest import MIXED, mixed_table
 from understudy.mechanisms import PrivateRows
 from understudy.model import Model, ModelError, load
 from understudy.synthesizers import METHODS
@@ -194,7 +195,8 @@ def test_a_foreign_zip_a_text_a_folder_and_nothing_are_refused(tmp_path):
 
 def test_arrays_with_objects_in_them_are_refused(saved, tmp_path):
     packed = io.BytesIO()
-    np.savez(packed, **{"column/0": np.array([print], dtype=object)})
+    arrays: dict[str, Any] = {"column/0": np.array([print], dtype=object)}
+    np.savez(packed, **arrays)
     with zipfile.ZipFile(saved) as archive:
         document = archive.read("model.json")
     with zipfile.ZipFile(tmp_path / "objects.understudy", "w") as archive:

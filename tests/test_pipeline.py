@@ -7,10 +7,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from conftest import MIXED, mixed_table
 from dp_accounting import pld
 
 import understudy
+from conftest import MIXED, mixed_table
 from understudy.accounting import BudgetExceeded
 from understudy.ledger_file import LedgerFile
 from understudy.schema import Column, Schema

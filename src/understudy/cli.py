@@ -232,7 +232,8 @@ def schema() -> None:
 @schema.command("draft")
 @click.argument("table", metavar="DATA")
 @_output("the draft")
-def draft_schema(table: str, output: str) -> None:
+@click.option("--force", is_flag=True, help="Write over a schema that is there already.")
+def draft_schema(table: str, output: str, force: bool) -> None:
     """Drafts a schema for DATA, a CSV or Parquet file.
 
     It gets the names and the kinds of the columns. Bounds and categories are left for you to fill in: they are never
@@ -243,6 +244,8 @@ def draft_schema(table: str, output: str) -> None:
       understudy schema draft people.csv -o people.toml
     """
     _check_place(output, table)
+    if Path(output).exists() and not force:
+        raise Refused(f"{output} is there already, and may hold what someone filled in. Use --force to write over it.")
     from understudy.files import replacing
     from understudy.schema import draft
     from understudy.sources import kinds

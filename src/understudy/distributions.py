@@ -149,8 +149,10 @@ def to_simplex(masses: Floats, total: float) -> Floats:
     """The nearest non-negative masses with the given sum, in the Euclidean distance."""
     descending = np.sort(masses)[::-1]
     shift = (np.cumsum(descending) - total) / np.arange(1, len(masses) + 1)
-    last = np.flatnonzero(descending > shift)[-1]
-    return np.maximum(masses - shift[last], 0.0)
+    above = np.flatnonzero(descending > shift)
+    if len(above) == 0:  # noise so large that the total is lost in rounding
+        return np.where(np.arange(len(masses)) == np.argmax(masses), total, 0.0)
+    return np.maximum(masses - shift[above[-1]], 0.0)
 
 
 def support(edges: Floats, masses: Floats, noise: float) -> tuple[int, Floats]:
@@ -176,7 +178,7 @@ def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) ->
     for i in range(start, len(masses)):
         end = position[last] + _used_width(position[last], position[last + 1], outward=1)
         stretch = (position[i + 1] - end) / max(end - position[first], 1e-100)
-        asked = NEAR + (FAR - NEAR) * min(1.0, stretch)
+        asked = NEAR + (FAR - NEAR) * min(1.0, stretch) + PER_DOUBLING * np.log2(max(1.0, stretch))
         run = masses[start : i + 1][::-1]
         deviations = np.cumsum(run) / (noise * np.sqrt(np.arange(1, len(run) + 1)))
         if masses[i] > noise and deviations.max() > asked:
@@ -189,6 +191,7 @@ def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) ->
 
 
 NEAR, FAR = 2.0, 5.0  # noise deviations asked of a neighbouring cell, and of one that would double the range
+PER_DOUBLING = 0.05  # and for each further doubling of it: there are ever more cells in which noise could stand out
 
 
 def without_gaps(masses: Floats, noise: float) -> Floats:
@@ -324,6 +327,7 @@ def _outermost(a: float, b: float, reach: float, *, outward: int) -> tuple[Float
     """
     near = _used_width(a, b, outward=outward)
     if np.isfinite(reach):
+        near = min(near, 6 * reach)  # e⁻⁶: what lies beyond is the thin tail's
         distance = np.concatenate([[0.0], np.geomspace(min(reach / 8, near / 2), near, 12)])
         share = -np.expm1(-distance / reach)
         share /= share[-1]
@@ -352,9 +356,8 @@ def _with_tails(values: Floats, cdf: Floats, *, low, high, integer: bool, mass: 
     p_below, p_above = (mass * bool(tail[0] > 0) for tail in (below, above))
     cdf = np.concatenate([below[::-1], p_below + cdf * (1 - p_below - p_above), 1 - above])
     values = np.maximum.accumulate(np.concatenate([left[::-1], values, right]))
-    if integer:
-        values = np.floor(values) + 0.5
-    return Distribution(values, np.maximum.accumulate(np.clip(cdf, 0.0, 1.0)), integer)
+    cdf = np.maximum.accumulate(np.clip(cdf, 0.0, 1.0))
+    return Distribution(*(_between_numbers(values, cdf) if integer else (values, cdf)), integer)
 
 
 TAIL_KNOTS = np.array([0.02, 0.1, 0.3, 1.0])

@@ -120,8 +120,9 @@ class ColumnMap:
         x = self.distribution.quantile(np.where(gone, 0.5, levels))
         if self.labels is not None:
             codes = np.clip(x, 0, len(self.labels) - 1)
-            # A table holds truth values as numbers, and a missing one as NaN.
-            return np.where(gone, np.nan, codes) if self.column.kind == "boolean" else np.where(gone, -1, codes).astype(int)
+            if self.column.kind == "boolean":  # a table holds truth values as numbers, and a missing one as NaN
+                return np.where(gone, np.nan, codes)
+            return np.where(gone, -1, codes).astype(np.int64)
         low, high = self.column.bounds
         x = np.clip(x, low, high) if low is not None or high is not None else x
         x = np.rint(x) if self.column.kind == "datetime" else x
@@ -245,7 +246,7 @@ def _count_categories(rows: PrivateRows, column: Column, labels, item: str, ledg
     shares = distributions.to_simplex(present, max(float(present.sum()), 1.0))
     cdf = np.clip(np.concatenate([[0.0], np.cumsum(shares / shares.sum())]), 0.0, 1.0)
     cdf[-1] = 1.0
-    return ColumnMap(column, Distribution(np.arange(size + 1) - 0.5, cdf, integer=True), missing, tuple(labels))
+    return ColumnMap(column, Distribution(np.arange(size + 1.0) - 0.5, cdf, integer=True), missing, tuple(labels))
 
 
 def _code_or_missing(codes: NDArray, missing: int) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ from understudy.ledger_file import LedgerFile
 from understudy.mechanisms import lock
 from understudy.model import Model
 from understudy.randomness import Key
-from understudy.schema import Schema, did_you_mean
+from understudy.schema import UNNAMED, Schema, SchemaError, did_you_mean
 from understudy.synthesizers import DEFAULT, METHODS
 from understudy.table import read
 
@@ -87,6 +87,8 @@ def fit(
     schema = schema if isinstance(schema, Schema) else Schema.read(schema)
     method, budget, key = resolve(method), Budget(epsilon=epsilon, delta=delta), Key.new(seed)
     book = LedgerFile(ledger) if ledger is not None else None
+    if book and schema.name == UNNAMED:
+        raise SchemaError("the schema has no name, and a ledger goes by names. Add `name = \"...\"` to it.")
     if book:
         book.check(schema.name, budget.epsilon, budget.delta)
     till = Ledger(

@@ -27,6 +27,8 @@ MAX_INTEGER = 2**53
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _OTHER = "other"
+UNNAMED = "table"
+"""The name of a schema that does not give one."""
 
 
 class SchemaError(ValueError):
@@ -148,7 +150,7 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
-    name: str = "table"
+    name: str = UNNAMED
     rows: int | None = None
     target: str | None = None
     order: tuple[str, ...] = ()

@@ -245,8 +245,10 @@ class _Cells:
             series = series.cast(pl.String).cast(pl.Categorical(pl.Categories.random()))
         dtype: Any = series.dtype
         texts = pl.concat([dtype.categories.to_series().cast(pl.String), pl.Series([None], dtype=pl.String)])
-        places = series.to_physical().cast(pl.Int64).fill_null(len(texts) - 1).to_numpy()
-        return places, texts.set(pl.Series(np.bincount(places, minlength=len(texts)) == 0), None)
+        places = series.to_physical().cast(pl.UInt32).fill_null(len(texts) - 1).to_numpy()
+        unseen = np.ones(len(texts), dtype=bool)
+        unseen[places] = False
+        return places, texts.set(pl.Series(unseen), None)
 
 
 def _numbers(cells: _Cells) -> np.ndarray:
@@ -261,7 +263,9 @@ def _numbers(cells: _Cells) -> np.ndarray:
     sentinels = [float(spelling) for spelling in cells.missing if _is_number(spelling)]
     if sentinels:
         array = np.where(np.isin(array, sentinels), np.nan, array)
-    return np.rint(array) if cells.column.kind == "integer" else array
+    if cells.column.kind == "integer":  # in place, where the array is not the frame's own: new memory costs more
+        array = np.rint(array, out=array if array.flags.writeable else None)
+    return array
 
 
 def _is_number(text: str) -> bool:

@@ -56,14 +56,14 @@ class Copula:
     name = "copula"
 
     def __post_init__(self):
-        if not 0 < self.encoding_share < 1:
-            raise ValueError(f"Copula.encoding_share: expected a number between 0 and 1, got {self.encoding_share}.")
-        if not self.noise_target > 0:
-            raise ValueError(f"Copula.noise_target: expected a number > 0, got {self.noise_target}.")
+        if not 0.01 <= self.encoding_share <= 0.99:
+            raise ValueError(f"Copula.encoding_share: expected 0.01 to 0.99, got {self.encoding_share}.")
+        if not 0 < self.noise_target < math.inf:
+            raise ValueError(f"Copula.noise_target: expected a finite number > 0, got {self.noise_target}.")
         if self.degrees != math.inf and (not self.degrees > 2 or self.degrees % 2):
             raise ValueError(f"Copula.degrees: expected an even number > 2, or infinity, got {self.degrees}.")
-        if len(self.clip_range) != 2 or not 0 < self.clip_range[0] <= self.clip_range[1]:
-            raise ValueError(f"Copula.clip_range: expected two numbers 0 < least <= most, got {self.clip_range}.")
+        if len(self.clip_range) != 2 or not 0 < self.clip_range[0] <= self.clip_range[1] < math.inf:
+            raise ValueError(f"Copula.clip_range: expected two finite numbers 0 < least <= most, got {self.clip_range}.")
 
     def plan(self, schema: Schema) -> list[Item]:
         return [Item(name="moments", mechanism="discrete gaussian", share=1.0 - self.encoding_share)]
