@@ -9,9 +9,8 @@ import json
 import multiprocessing
 
 import tables
-from utility import excess
-
 import understudy as us
+from utility import excess
 
 
 def run(job: dict) -> dict:

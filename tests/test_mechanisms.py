@@ -111,11 +111,11 @@ def test_what_is_paid_grows_with_the_rows_of_a_unit(hatch, mechanism, m):
 
 
 def assert_is_noise(noise, sigma):
-    """Variance within five standard errors, mean within five, and the shape of a normal."""
+    """Variance within six standard errors, mean within six, and the shape of a normal."""
     n = len(noise)
-    assert abs(noise.mean()) < 5 * sigma / np.sqrt(n)
-    assert abs(noise.var() / sigma**2 - 1) < 5 * np.sqrt(2 / n)
-    assert stats.kstest(noise / sigma, "norm").pvalue > 1e-4
+    assert abs(noise.mean()) < 6 * sigma / np.sqrt(n)
+    assert abs(noise.var() / sigma**2 - 1) < 6 * np.sqrt(2 / n)
+    assert stats.kstest(noise / sigma, "norm").pvalue > 1e-6
 
 
 @both_keys
@@ -301,7 +301,7 @@ def test_a_choice_is_a_draw_from_the_exponential_mechanism(key, m):
     epsilon = 2 / noise
     odds = np.exp(epsilon * scores / (2 * sensitivity * m))
     observed = np.bincount(chosen, minlength=len(scores))
-    assert stats.chisquare(observed, n * odds / odds.sum()).pvalue > 1e-4
+    assert stats.chisquare(observed, n * odds / odds.sum()).pvalue > 1e-6
 
 
 # Categories.
@@ -343,7 +343,7 @@ LONERS = {
 @pytest.mark.parametrize("noise", [0.2, 3.0])
 def test_what_one_unit_alone_holds_is_named_with_probability_at_most_delta(loners, rows, labels, m, noise):
     share = share_of_fits_that_name(named(labels, rows, m), loners, noise=noise, threshold_delta=0.05, tries=1000)
-    assert stats.binomtest(round(1000 * share), 1000, 0.05, alternative="greater").pvalue > 1e-4
+    assert stats.binomtest(round(1000 * share), 1000, 0.05, alternative="greater").pvalue > 1e-6
 
 
 @pytest.mark.slow
@@ -351,8 +351,8 @@ def test_what_one_unit_alone_holds_is_named_with_probability_at_most_delta(loner
 def test_a_loner_is_named_about_as_often_as_the_threshold_allows(key):
     rows = named(["crowd", "loner"], [0] * 50 + [1])
     share = share_of_fits_that_name(rows, {"loner"}, noise=3.0, threshold_delta=0.05, tries=2000, key=key)
-    assert stats.binomtest(round(2000 * share), 2000, 0.05, alternative="greater").pvalue > 1e-4
-    assert share > 0.03
+    assert stats.binomtest(round(2000 * share), 2000, 0.05, alternative="greater").pvalue > 1e-6
+    assert share > 0.025
 
 
 def test_categories_of_rows_that_were_left_out_are_never_named():
@@ -396,7 +396,7 @@ def test_which_row_of_a_unit_stays_does_not_depend_on_other_units(others):
         inside = rows._exact["i"] - others
         stayed[inside[(inside >= 0) & (inside < 3)]] += 1
     assert stayed.sum() == 600
-    assert stats.chisquare(stayed).pvalue > 1e-4
+    assert stats.chisquare(stayed).pvalue > 1e-6
 
 
 def test_without_a_unit_every_row_is_its_own():

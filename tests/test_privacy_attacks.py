@@ -159,8 +159,8 @@ def test_neither_receipt_nor_model_show_a_cell(method):
 def test_noise_of_a_seed_says_so_and_a_secret_one_does_not_repeat():
     table = mixed_table(100)
     assert "guarantee does not hold" in str(understudy.fit(table, MIXED, epsilon=1.0, seed=0).receipt)
-    counts = {understudy.fit(table, MIXED, "independent", epsilon=1.0).encoder.rows for _ in range(5)}
-    assert len(counts) == 5
+    models = [understudy.fit(table, MIXED, "independent", epsilon=1.0) for _ in range(3)]
+    assert len({model.encoder.maps["weight"].distribution.cdf.tobytes() for model in models}) == 3
 
 
 # One person with many rows.

@@ -35,6 +35,7 @@ BOOLEAN_LABELS = ("false", "true")
 # How a numeric column's money is divided between its three rounds: find the mass, resolve it, refine it. Two rounds
 # see less of small separate groups, four have too much noise in each (docs/design-notes.md).
 ROUNDS = {"find": 0.3, "resolve": 0.3, "refine": 0.4}
+QUESTIONS = {"find": "where '{}' lies", "resolve": "how '{}' is spread", "refine": "how '{}' is spread, finer"}
 SELECTION = 0.3  # of an unknown category column's money: which categories there are; the rest counts them
 COUNT_SHARE = 0.01  # of everything, for the number of rows where the schema does not give it
 THRESHOLD_DELTA = 0.1  # of delta, for all partition selections together
@@ -183,11 +184,17 @@ def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
     octaves = distributions.octaves_for(noise, float(root.counts[0]))
     edges = distributions.starting_edges(low=low, high=high, integer=integer, atoms=column.atoms, octaves=octaves)
     rounds, parents, masses = [root], np.zeros(len(edges) - 1 + column.nullable, int), np.zeros(0)
-    for step, (item, verb) in enumerate(zip(ROUNDS, ("find", "resolve", "refine"), strict=True)):
+    for step, item in enumerate(ROUNDS):
         cells = len(edges) - 1 + column.nullable
         coded = rows.derive({"cell": ([name], functools.partial(_cell_or_missing, column=column, edges=edges))})
         counts = noisy_counts(
-            coded, ["cell"], [cells], what=f"{verb} '{name}'", item=item, ledger=ledger, key=key.child(item).child(name)
+            coded,
+            ["cell"],
+            [cells],
+            what=QUESTIONS[item].format(name),
+            item=item,
+            ledger=ledger,
+            key=key.child(item).child(name),
         )
         rounds.append(Round(counts, sigma[item] ** 2, parents))
         masses = distributions.combine(rounds)

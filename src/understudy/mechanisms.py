@@ -112,22 +112,29 @@ def discrete_gaussian(sigma: float, size: int, key: Key) -> Floats:
     steps = lattice(sigma)
     if not key.secret:
         return np.rint(key.numpy().normal(0.0, sigma * steps, size)) / steps
-    import opendp.prelude as dp
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
 
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-    return np.array(dp.m.make_gaussian(*space, scale=sigma * steps)([0] * size), dtype=np.float64) / steps
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
+    return np.array(make_gaussian(*space, scale=sigma * steps)([0] * size), dtype=np.float64) / steps
 
 
 def _largest_with_gumbel(scores: Floats, scale: float, key: Key) -> int:
     """The index of the largest score after Gumbel noise: a draw from the exponential mechanism."""
     if not key.secret:
         return int(np.argmax(scores + key.numpy().gumbel(0.0, scale, len(scores))))
-    import opendp.prelude as dp
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_noisy_max
+    from opendp.measures import zero_concentrated_divergence
+    from opendp.metrics import linf_distance
+    from opendp.mod import enable_features
 
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
-    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)(scores.tolist())
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T=float, nan=False)), linf_distance(T=float)
+    return make_noisy_max(*space, zero_concentrated_divergence(), scale=scale)(scores.tolist())
 
 
 # Hatches ------------------------------------------------------------------------------------------------------------
@@ -262,7 +269,7 @@ def popular_categories(
     counts = exact_counts + discrete_gaussian(sigma, len(exact_labels), key)
     # A label that no row in the box has can come from the rows that `lock` left out: one unit may have many of those.
     kept = np.flatnonzero((exact_counts > 0) & (counts >= limit))
-    return [exact_labels[i] for i in kept], counts[kept]
+    return [exact_labels[int(i)] for i in kept], counts[kept]
 
 
 def threshold(sigma: float, delta: float) -> float:

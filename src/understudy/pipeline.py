@@ -88,7 +88,7 @@ def fit(
     method, budget, key = resolve(method), Budget(epsilon=epsilon, delta=delta), Key.new(seed)
     book = LedgerFile(ledger) if ledger is not None else None
     if book and schema.name == UNNAMED:
-        raise SchemaError("the schema has no name, and a ledger goes by names. Add `name = \"...\"` to it.")
+        raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
     if book:
         book.check(schema.name, budget.epsilon, budget.delta)
     till = Ledger(

@@ -63,7 +63,9 @@ class Copula:
         if self.degrees != math.inf and (not self.degrees > 2 or self.degrees % 2):
             raise ValueError(f"Copula.degrees: expected an even number > 2, or infinity, got {self.degrees}.")
         if len(self.clip_range) != 2 or not 0 < self.clip_range[0] <= self.clip_range[1] < math.inf:
-            raise ValueError(f"Copula.clip_range: expected two finite numbers 0 < least <= most, got {self.clip_range}.")
+            raise ValueError(
+                f"Copula.clip_range: expected two finite numbers 0 < least <= most, got {self.clip_range}."
+            )
 
     def plan(self, schema: Schema) -> list[Item]:
         return [Item(name="moments", mechanism="discrete gaussian", share=1.0 - self.encoding_share)]
@@ -84,7 +86,9 @@ class Copula:
         )
         correlation = latent_correlation(moments / encoder.rows, loadings)
         missing = np.array([encoder.maps[f.column].missing if f.missing else 0.0 for f in coordinates])
-        return CopulaRecipe(tuple(coordinates), np.linalg.cholesky(correlation), missing, self.degrees)
+        return CopulaRecipe(
+            tuple(coordinates), np.linalg.cholesky(correlation).astype(np.float64), missing, self.degrees
+        )
 
     def clip_squared(self, loadings: Floats, noise: float, rows: float) -> float:
         """The squared clip norm: noise · C² / (√2 · rows) is the deviation of one correlation."""
