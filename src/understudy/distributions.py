@@ -177,8 +177,11 @@ def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) ->
     start = last + 1
     for i in range(start, len(masses)):
         end = position[last] + _used_width(position[last], position[last + 1], outward=1)
-        stretch = (position[i + 1] - end) / max(end - position[first], 1e-100)
-        asked = NEAR + (FAR - NEAR) * min(1.0, stretch) + PER_DOUBLING * np.log2(max(1.0, stretch))
+        width = end - position[first]
+        stretch = (position[i + 1] - end) / max(width, 1e-100)
+        asked = NEAR + (FAR - NEAR) * min(1.0, stretch)
+        if width > max(1e-100, 1e-9 * abs(end)):  # a single atom has no width to compare with
+            asked += PER_DOUBLING * np.log2(max(1.0, stretch))
         run = masses[start : i + 1][::-1]
         deviations = np.cumsum(run) / (noise * np.sqrt(np.arange(1, len(run) + 1)))
         if masses[i] > noise and deviations.max() > asked:

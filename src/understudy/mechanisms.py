@@ -29,8 +29,6 @@ Floats = NDArray[np.float64]
 
 # Fixed point of the second moments: a score of 1 is this many steps. Rounding costs 2**-12 of a deviation.
 FIXED_POINT = 2**12
-# Rows per block when moments are summed: keeps every partial sum of integers below 2**53, where floats are exact.
-_BLOCK = 2**16
 
 
 class PrivateRows:
@@ -198,10 +196,11 @@ def noisy_second_moments(
     sigma = ledger.pay(item, what=what, sensitivity=clip_norm**2 * rows.max_rows_per_unit)
     exact = np.stack([rows._exact[name] for name in columns], axis=1)
     width = exact.shape[1]
-    exact_sum = np.zeros((width, width))
-    for start in range(0, len(exact), _BLOCK):
-        block = to_fixed_point(exact[start : start + _BLOCK], clip_norm)
-        exact_sum += block.T @ block
+    exact_sum = np.zeros((width, width), dtype=np.int64)
+    block_rows = max(1, min(2**16, int(2**53 / (clip_norm * FIXED_POINT) ** 2)))  # products sum exactly below 2**53
+    for start in range(0, len(exact), block_rows):
+        block = to_fixed_point(exact[start : start + block_rows], clip_norm)
+        exact_sum += (block.T @ block).astype(np.int64)
     unit_sigma = sigma * FIXED_POINT**2
     upper = np.triu_indices(width, 1)
     noise = np.zeros((width, width))
@@ -244,6 +243,7 @@ def private_choice(
     """
     scale = ledger.pay(item, what=what, sensitivity=sensitivity * rows.max_rows_per_unit)
     exact_scores = np.asarray(scores(*(rows._exact[name] for name in columns)), dtype=np.float64)
+    exact_scores = np.nan_to_num(exact_scores, nan=-1e300, posinf=1e300, neginf=-1e300)  # a value must not raise
     return _largest_with_gumbel(exact_scores, scale, key)
 
 

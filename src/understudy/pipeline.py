@@ -6,7 +6,7 @@ bounds, categories, missing values, the number of rows, the margins and whatever
 
 Why it holds: the plan is fixed by the schema and the method before a row is read; one noise scale is calibrated so that
 the composition of the whole plan meets (ε, δ); the ledger hands out noise for planned purchases only, each once;
-rows are read inside hatches only, each of which pays first; and a saved model is a function of what came out of them.
+what comes out of the locked box comes through hatches, each of which pays first; and a model is a function of that.
 What it does not cover is in docs/privacy.md.
 """
 

@@ -27,6 +27,8 @@ MAX_INTEGER = 2**53
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _OTHER = "other"
+FARTHEST_BOUND, NARROWEST_BOUNDS = 1e250, 1e-250
+"""How far from zero bounds may lie, and how near to each other: beyond, floats have no room to compute."""
 UNNAMED = "table"
 """The name of a schema that does not give one."""
 
@@ -85,6 +87,12 @@ class Column:
         low, high = self.bounds
         if low is not None and high is not None and low >= high:
             raise SchemaError(f"{place}: expected low < high, got low = {_show(self.low)}, high = {_show(self.high)}.")
+        if any(bound is not None and abs(bound) > FARTHEST_BOUND for bound in (low, high)):
+            raise SchemaError(
+                f"{place}: expected bounds within ±{FARTHEST_BOUND:g}. Leave out a bound you do not know."
+            )
+        if low is not None and high is not None and high - low < NARROWEST_BOUNDS:
+            raise SchemaError(f"{place}: expected low and high at least {NARROWEST_BOUNDS:g} apart. Use another unit.")
 
     def _check_categories(self, place: str):
         if self.kind != "categorical":

@@ -41,13 +41,14 @@ class Source:
         series: By name; the unit among them.
         kind: The kind of frame they came in: "pandas", "polars" or "pyarrow"; "polars" for a file.
         name: What messages call it.
-        typed: Whether its columns had types before the schema gave them one, so that text is never a number.
+        untyped: Columns whose cells had no common type before the schema gave them one (a CSV file's, a pandas column
+            of objects): text there may be a number, and a cell that is none is missing. Elsewhere text never is.
     """
 
     series: dict[str, pl.Series]
     kind: str
     name: str
-    typed: bool = True
+    untyped: frozenset[str] = frozenset()
 
 
 def load(source: Any, schema: Schema) -> Source:
@@ -222,7 +223,7 @@ def _load_csv(path: Path, source: str, schema: Schema) -> Source:
             # A quote that is never closed swallows the rows behind it; only text columns raise for that.
             scan(dict.fromkeys(dtypes, pl.String))
     series = {name: frame.get_column(str(place)) for name, place in places.items()}
-    return Source(series=series, kind="polars", name=source, typed=False)
+    return Source(series=series, kind="polars", name=source, untyped=frozenset(series))
 
 
 def _check_parquet(path: Path, source: str) -> Path:
@@ -278,7 +279,9 @@ def _load_frame(source: Any, schema: Schema) -> Source:
     if not all(isinstance(column, str) for column in names):
         raise TableError(f"{name}: expected the names of its columns to be text.")
     _check_names(names, schema, name)
-    return Source(series=load_columns(native, _wanted(schema)), kind=kind, name=name)
+    wanted = _wanted(schema)
+    objects = frozenset(column for column in wanted if kind == "pandas" and native[column].dtype == object)
+    return Source(series=load_columns(native, wanted), kind=kind, name=name, untyped=objects)
 
 
 def _columns(frame: pl.DataFrame) -> dict[str, pl.Series]:

@@ -201,7 +201,7 @@ class _Cells:
             column=column,
             missing=schema.missing,
             place=f"{source.name}, column {column.name!r}",
-            typed=source.typed,
+            typed=column.name not in source.untyped,
         )
 
     @property
