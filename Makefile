@@ -1,5 +1,5 @@
 # Two commands: `make demo` and `make test`. Each makes .venv, installs what it needs, and runs.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 QUICK ?=
 

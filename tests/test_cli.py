@@ -123,9 +123,11 @@ def test_draft_writes_a_schema_that_fits_the_table(fitted, tmp_path):
     assert "7 columns" in printed and "understudy plan" in printed
 
 
-def test_draft_replaces_an_older_file(fitted, tmp_path):
+def test_draft_replaces_an_older_file_only_by_force(fitted, tmp_path):
     (tmp_path / "s.toml").write_text("old")
-    done("schema", "draft", fitted / "people.csv", "-o", tmp_path / "s.toml")
+    assert "--force" in refused("schema", "draft", fitted / "people.csv", "-o", tmp_path / "s.toml")
+    assert (tmp_path / "s.toml").read_text() == "old"
+    done("schema", "draft", fitted / "people.csv", "-o", tmp_path / "s.toml", "--force")
     assert len(us.Schema.read(tmp_path / "s.toml")) == 7
 
 

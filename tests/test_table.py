@@ -425,7 +425,7 @@ def test_a_column_of_unlisted_missing_marks_says_how_to_list_them(tmp_path):
         ("datetime", pl.Series([datetime.timedelta(1)])),
         ("datetime", pl.Series([1])),
         ("datetime", pl.Series([SECRET])),
-        ("continuous", pd.Series([1, SECRET], dtype=object)),
+        ("continuous", pd.Series([SECRET, SECRET], dtype=object)),
         ("continuous", pd.Series([1j])),
         ("datetime", pd.Series([pd.Timedelta(1)])),
     ],
@@ -435,6 +435,12 @@ def test_a_type_that_cannot_hold_the_kind_is_refused(kind, values):
     with pytest.raises(TableError, match=f"table, column 'x': expected .* for kind '{kind}'") as caught:
         read(make({"x": values}), one(kind))
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("odd", [SECRET, [1], 10**400, object()])
+def test_one_odd_cell_in_a_pandas_column_of_objects_is_missing(odd):
+    frame = pd.DataFrame({"x": pd.Series([1, 2.5, odd], dtype=object)})
+    assert_columns(read(frame, one("continuous")), {"x": [1, 2.5, NAN]})
 
 
 @pytest.mark.parametrize(

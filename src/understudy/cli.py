@@ -294,7 +294,7 @@ def plan(
 @click.argument("schema")
 @_BUDGET
 @_METHOD
-@click.option("--ledger", metavar="FILE", help="A ledger to charge before any row is looked at; made if missing.")
+@click.option("--ledger", metavar="FILE", help="A ledger to charge before a hatch is opened; made if missing.")
 @click.option("--seed", type=int, help="For tests only: noise that can be repeated protects nobody.")
 @click.option("--quiet", is_flag=True, help="Print neither progress nor receipt.")
 @_JSON

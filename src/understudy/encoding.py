@@ -175,7 +175,10 @@ def buy(rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key) -> Encod
 
 
 def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> ColumnMap:
-    """Three rounds of counts over partitions that grow finer where there are rows. Missing values are a cell."""
+    """Three rounds of counts over partitions that grow finer where there are rows.
+
+    Missing values are a cell, the last, whether the schema allows them or not: every row is counted somewhere.
+    """
     name, integer = column.name, column.kind == "integer"
     low, high = column.bounds
     sigma = {item: ledger.noise(item) * rows.max_rows_per_unit for item in ROUNDS}
@@ -183,10 +186,10 @@ def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
     noise = precision[-1] ** -0.5  # of a cell that is counted in every round
     octaves = distributions.octaves_for(noise, float(root.counts[0]))
     edges = distributions.starting_edges(low=low, high=high, integer=integer, atoms=column.atoms, octaves=octaves)
-    rounds, parents, masses = [root], np.zeros(len(edges) - 1 + column.nullable, int), np.zeros(0)
+    rounds, parents, masses = [root], np.zeros(len(edges), int), np.zeros(0)
     for step, item in enumerate(ROUNDS):
-        cells = len(edges) - 1 + column.nullable
-        coded = rows.derive({"cell": ([name], functools.partial(_cell_or_missing, column=column, edges=edges))})
+        cells = len(edges)
+        coded = rows.derive({"cell": ([name], functools.partial(_cell_or_missing, edges=edges))})
         counts = noisy_counts(
             coded,
             ["cell"],
@@ -206,16 +209,16 @@ def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
                 noise_ahead=(precision[-1] - precision[step]) ** -0.5,
                 integer=integer,
             )
-            parents = np.append(parents, cells - 1) if column.nullable else parents
+            parents = np.append(parents, cells - 1)
     present = masses[: len(edges) - 1]
     missing = _missing_share(masses[-1], present.sum()) if column.nullable else 0.0
     learned = distributions.distribution(edges, present, noise=noise, low=low, high=high, integer=integer)
     return ColumnMap(column, learned, missing)
 
 
-def _cell_or_missing(values: Floats, *, column: Column, edges: Floats) -> NDArray[np.int64]:
+def _cell_or_missing(values: Floats, *, edges: Floats) -> NDArray[np.int64]:
     cells = distributions.cell_of(values, edges)
-    return np.where(cells < 0, len(edges) - 1, cells) if column.nullable else cells
+    return np.where(cells < 0, len(edges) - 1, cells)
 
 
 def _buy_listed(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> ColumnMap:

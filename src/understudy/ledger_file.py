@@ -69,7 +69,7 @@ class LedgerFile:
         *,
         version: str = "",
     ) -> str:
-        """Enters one fit and returns its id. Call it before the first row is read.
+        """Enters one fit and returns its id. Call it before the first hatch is opened.
 
         Args:
             table: The public name of the table.

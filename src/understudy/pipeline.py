@@ -75,7 +75,8 @@ def fit(
         delta: The budget δ; below one over the number of people is usual.
         seed: For tests and experiments only: noise that can be repeated can be taken off again.
         progress: Whether to show a progress bar; None shows it on a terminal.
-        ledger: A ledger file to charge before any row is looked at.
+        ledger: A ledger file, checked before the table is opened, and charged before any hatch is. A table whose
+            structure does not fit the schema costs nothing.
 
     Privacy:
         The promise at the head of this module.

@@ -312,7 +312,8 @@ def draft(names_and_kinds: Sequence[tuple[str, str]], *, name: str = "table", so
 
 _DRAFT_HEADER = """\
 # Draft of a schema for {source}.
-# The names and the kinds of its columns are all that was looked at: no bound, no category and no count below comes
+# The names and the kinds of its columns are all that was looked at (kinds in a CSV file are guessed from its first 1000
+# rows; a file without a header has somebody's cells for names): no bound, no category and no count below comes
 # from the data, and none should. Fill in what you know of the subject (nobody is older than 120), not what you see in
 # the table. What you leave out is bought with part of the privacy budget. Take the # away where you fill in a line.
 {name}

@@ -14,7 +14,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
@@ -279,9 +279,9 @@ def _load_frame(source: Any, schema: Schema) -> Source:
     if not all(isinstance(column, str) for column in names):
         raise TableError(f"{name}: expected the names of its columns to be text.")
     _check_names(names, schema, name)
-    wanted = _wanted(schema)
-    objects = frozenset(column for column in wanted if kind == "pandas" and native[column].dtype == object)
-    return Source(series=load_columns(native, wanted), kind=kind, name=name, untyped=objects)
+    wanted, frame = _wanted(schema), cast(Any, native)
+    objects = [name for name in wanted if kind == "pandas" and frame[name].dtype == object]
+    return Source(series=load_columns(native, wanted), kind=kind, name=name, untyped=frozenset(objects))
 
 
 def _columns(frame: pl.DataFrame) -> dict[str, pl.Series]:

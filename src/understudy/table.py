@@ -27,7 +27,7 @@ __all__ = ["Table", "TableError", "kinds", "read", "to_frame", "write"]
 _SPELLINGS = dict.fromkeys(("true", "t", "yes", "y", "on", "1", "1.0"), 1.0) | dict.fromkeys(
     ("false", "f", "no", "n", "off", "0", "0.0"), 0.0
 )
-_TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S%.f", "%H:%M:%S%.f%#z")
+_TIMES = ("%H:%M", "%H:%M%#z", "%H:%M:%S", "%H:%M:%S%.f", "%H:%M:%S%.f%#z")
 _DAY = "%Y-%m-%d"
 _INSTANTS = (_DAY, *(f"{_DAY}{between}{time}" for between in "T " for time in _TIMES))
 _FIRST_INSTANT, _LAST_INSTANT = (
