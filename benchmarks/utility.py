@@ -7,6 +7,7 @@ synthetic value lies outside the real range (in ranges). One JSON line per run.
 
     UNDERSTUDY_DATA=... python benchmarks/utility.py -o benchmarks/results/utility.jsonl
     python benchmarks/utility.py --table benchmarks/results/utility.jsonl
+    python benchmarks/utility.py --figure benchmarks/results/utility.jsonl docs/utility.svg
 """
 
 import argparse
@@ -68,20 +69,16 @@ def run(job: dict) -> dict:
         result["excess"] = round(excess(rows, frame), 3)
     result["w1"] = round(distance(rows, test, train), 4)
     result["w1_floor"] = round(distance(train, test, train), 4)
-    if job["learn"]:
-        assert schema.target is not None
-        result["r2"] = round(r_squared(rows, test, schema.target), 4)
+    assert schema.target is not None
+    result["r2"] = round(r_squared(rows, test, schema.target), 4)
     return result
 
 
 def jobs(arguments: argparse.Namespace) -> list[dict]:
     grid = itertools.product(arguments.tables, arguments.methods, arguments.epsilons, (True, False), arguments.splits)
-    made = [
-        {"table": t, "method": m, "epsilon": e, "bounds": b, "split": s, "seed": s, "learn": m != "independent"}
-        for t, m, e, b, s in grid
-    ]
+    made = [{"table": t, "method": m, "epsilon": e, "bounds": b, "split": s, "seed": s} for t, m, e, b, s in grid]
     if arguments.floor:
-        facts = {"method": "real rows", "epsilon": None, "bounds": True, "seed": 0, "learn": True}
+        facts = {"method": "real rows", "epsilon": None, "bounds": True, "seed": 0}
         made += [{"table": t, **facts, "split": s} for t in arguments.tables for s in arguments.splits]
     return made
 
@@ -103,10 +100,45 @@ def show(path: str) -> None:
         print(means.sort("table", "method", "bounds", "epsilon", descending=[False, False, True, False]))
 
 
+def draw(path: str, picture: str) -> None:
+    """R² against ε, a panel for each table, with the real rows as the ceiling."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "understudy"  # the same lines give the same file
+    from matplotlib import pyplot
+
+    lines = pl.read_ndjson(path, infer_schema_length=None)
+    names = {"california": "California", "house_16h": "House-16H", "cpu_act": "Cpu-act"}
+    figure, panels = pyplot.subplots(1, 3, figsize=(9, 3), layout="constrained")
+    for panel, (table, title) in zip(panels, names.items(), strict=True):
+        here = lines.filter(pl.col("table") == table)
+        for method, color in (("copula", "#1b6ca8"), ("independent", "#8a8a8a")):
+            for bounds, style in ((True, "-"), (False, "--")):
+                runs = here.filter((pl.col("method") == method) & (pl.col("bounds") == bounds))
+                means = (
+                    runs.group_by("epsilon").agg(pl.col("r2").mean(), pl.col("r2").std().alias("sd")).sort("epsilon")
+                )
+                label = f"{method}, {'round bounds' if bounds else 'no bounds'}"
+                panel.errorbar(
+                    means["epsilon"], means["r2"], means["sd"], color=color, ls=style, marker="o", ms=4, label=label
+                )
+        ceiling = here.filter(pl.col("method") == "real rows")["r2"].to_numpy().mean()
+        panel.axhline(ceiling, color="black", lw=1, ls=":", label="real rows")
+        panel.set(
+            title=title, xlabel="ε", xscale="log", xticks=[0.2, 1, 5], xticklabels=["0.2", "1", "5"], ylim=(-0.1, 1)
+        )
+        panel.minorticks_off()
+    panels[0].set_ylabel("CatBoost R² on real rows")
+    panels[0].legend(fontsize=7, loc="lower right")
+    figure.savefig(picture, metadata={"Date": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output")
     parser.add_argument("--table", dest="shown", help="print the means of a result file")
+    parser.add_argument("--figure", nargs=2, metavar=("FILE", "SVG"), help="draw the means of a result file")
     parser.add_argument("--tables", nargs="+", default=["california", "house_16h", "cpu_act"])
     parser.add_argument("--methods", nargs="+", default=["copula", "independent"])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.2, 1.0, 5.0])
@@ -115,6 +147,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.shown:
         return show(arguments.shown)
+    if arguments.figure:
+        return draw(*arguments.figure)
     with multiprocessing.get_context("spawn").Pool(2) as pool, open(arguments.output, "w") as file:
         for result in pool.imap(run, jobs(arguments)):
             file.write(json.dumps(result) + "\n")

@@ -315,8 +315,10 @@ def test_what_is_planned_is_what_is_bought(facts, public_rows):
 def test_missing_values_that_the_schema_rules_out_do_not_spread_over_the_domain(bounds):
     draw = np.random.default_rng(0)
     x = np.where(draw.random(20_000) < 0.3, np.nan, draw.normal(50.0, 5.0, 20_000))
-    column = us.Column(name="x", kind="continuous", low=bounds[0], high=bounds[1])
-    model = us.fit(pl.DataFrame({"x": x}), us.Schema(columns=(column,)), "independent", epsilon=1.0, seed=1)
+    column = understudy.Column(name="x", kind="continuous", low=bounds[0], high=bounds[1])
+    model = understudy.fit(
+        pl.DataFrame({"x": x}), understudy.Schema(columns=(column,)), "independent", epsilon=1.0, seed=1
+    )
     made = model.sample(20_000, seed=1)["x"].to_numpy()
     assert 20 < made.min() and made.max() < 90
     assert abs(made.std() - 5.0) < 0.5

@@ -234,7 +234,7 @@ def test_a_number_may_spell_missing_in_text_and_in_types(tmp_path):
         ("integer", ["39", "40 ", "", " 41", '" 42 "', "43\t"], [39, 40, NAN, 41, 42, 43]),
         ("integer", ["1.6", "1e3", "9007199254740992", SECRET], [2, 1000, 2**53, NAN]),
         ("boolean", ["T", "N", "on", "OFF", "1", "0", "2", SECRET], [1, 0, 1, 0, 1, 0, NAN, NAN]),
-        ("datetime", ["2020-01-01", "2020-01-01 00:00", "2020-01-01T00:00Z", SECRET], [START, START, NAN, NAN]),
+        ("datetime", ["2020-01-01", "2020-01-01 00:00", "2020-01-01T00:00Z", SECRET], [START, START, START, NAN]),
         ("datetime", ["2020-01-01T00:00:00Z", "01/02/2020", "2020-13-01"], [START, NAN, NAN]),
         ("continuous", ["", "", ""], [NAN, NAN, NAN]),
         ("boolean", ["", ""], [NAN, NAN]),
@@ -437,7 +437,7 @@ def test_a_type_that_cannot_hold_the_kind_is_refused(kind, values):
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("odd", [SECRET, [1], 10**400, object()])
+@pytest.mark.parametrize("odd", [SECRET, [1], 1j, object()])
 def test_one_odd_cell_in_a_pandas_column_of_objects_is_missing(odd):
     frame = pd.DataFrame({"x": pd.Series([1, 2.5, odd], dtype=object)})
     assert_columns(read(frame, one("continuous")), {"x": [1, 2.5, NAN]})
