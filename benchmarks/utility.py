@@ -26,7 +26,7 @@ import understudy as us
 
 def r_squared(train: pl.DataFrame, test: pl.DataFrame, target: str) -> float:
     """CatBoost's R² on the test part."""
-    from catboost import CatBoostRegressor
+    from catboost import CatBoostRegressor  # pyright: ignore[reportMissingImports]
 
     learner = CatBoostRegressor(
         iterations=300, depth=6, learning_rate=0.08, random_seed=0, thread_count=1, verbose=0, allow_writing_files=False
@@ -102,15 +102,15 @@ def show(path: str) -> None:
 
 def draw(path: str, picture: str) -> None:
     """R² against ε, a panel for each table, with the real rows as the ceiling."""
-    import matplotlib
+    import matplotlib  # pyright: ignore[reportMissingImports]
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "understudy"  # the same lines give the same file
-    from matplotlib import pyplot
+    from matplotlib import pyplot  # pyright: ignore[reportMissingImports]
 
     lines = pl.read_ndjson(path, infer_schema_length=None)
     names = {"california": "California", "house_16h": "House-16H", "cpu_act": "Cpu-act"}
-    figure, panels = pyplot.subplots(1, 3, figsize=(9, 3), layout="constrained")
+    figure, panels = pyplot.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
     for panel, (table, title) in zip(panels, names.items(), strict=True):
         here = lines.filter(pl.col("table") == table)
         for method, color in (("copula", "#1b6ca8"), ("independent", "#8a8a8a")):
@@ -130,7 +130,7 @@ def draw(path: str, picture: str) -> None:
         )
         panel.minorticks_off()
     panels[0].set_ylabel("CatBoost R² on real rows")
-    panels[0].legend(fontsize=7, loc="lower right")
+    figure.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=5)
     figure.savefig(picture, metadata={"Date": None})
 
 
