@@ -23,6 +23,18 @@ LARGEST = 2.0**900  # beyond it numbers are not told apart; the room above keeps
 SMALLEST_OCTAVE, LARGEST_OCTAVE = -20, 60
 ALWAYS_LOOKED_AT = (-1.0, 0.0, 1.0)
 
+# In noise deviations; chosen on real tables, see docs/design-notes.md.
+OCCUPIED = 2.0  # a cell with more than this is split
+ROWS_PER_PART = 5.0  # and each part should hold this many
+MOST_PARTS = 32
+NEAR, FAR = 2.0, 5.0  # asked of a neighbouring cell, and of one that would double the range
+PER_DOUBLING = 0.05  # and for each further doubling of it: there are ever more cells in which noise could stand out
+DOUBTFUL = 3.0  # a cell with less says nothing by itself
+
+TAIL_ROWS = 0.5  # how many rows are expected beyond the last knot, on either side
+TAIL_REACH = 0.25  # how far they may lie, as a part of the support
+TAIL_KNOTS = np.array([0.02, 0.1, 0.3, 1.0])  # along that reach
+
 
 def next_float(x):
     return np.nextafter(x, np.inf)
@@ -108,12 +120,6 @@ def refine(edges: Floats, masses: Floats, *, noise_so_far: float, noise_ahead: f
     return np.array([*new, edges[-1]]), np.array(parents)
 
 
-# Why these: measured on the three real tables, see docs/design-notes.md.
-OCCUPIED = 2.0  # noise deviations above which a cell is split
-ROWS_PER_PART = 5.0  # a part should hold this many noise deviations of rows
-MOST_PARTS = 32
-
-
 # What was counted ---------------------------------------------------------------------------------------------------
 
 
@@ -193,10 +199,6 @@ def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) ->
     return last, masses
 
 
-NEAR, FAR = 2.0, 5.0  # noise deviations asked of a neighbouring cell, and of one that would double the range
-PER_DOUBLING = 0.05  # and for each further doubling of it: there are ever more cells in which noise could stand out
-
-
 def without_gaps(masses: Floats, noise: float) -> Floats:
     """Masses with their long runs of doubtful cells settled: evened out where they hold rows together, else emptied.
 
@@ -212,9 +214,6 @@ def without_gaps(masses: Floats, noise: float) -> Floats:
         if length > 2:
             masses[start:stop] = held / length if held > DOUBTFUL * noise * np.sqrt(length) else 0.0
     return masses
-
-
-DOUBTFUL = 3.0  # noise deviations under which a cell says nothing by itself
 
 
 # What is learned ----------------------------------------------------------------------------------------------------
@@ -262,8 +261,8 @@ def distribution(edges: Floats, masses: Floats, *, noise: float, low, high, inte
     """The distribution function that noisy masses over a partition stand for.
 
     Noise cells at the ends are dropped, masses are made non-negative, wide cells are filled evenly in the logarithm,
-    an end cell continues the density of its neighbour and dies away, and thin tails join it to the bounds (or reach
-    one support's width further), so that every float has a place.
+    an end cell continues the density of its neighbour and dies away, and thin tails follow, with a trace that joins
+    them to the bounds where there are any. What lies farther out is read as the last knot.
     """
     first, inside = support(edges, masses, noise)
     inside = without_gaps(inside, noise)
@@ -274,10 +273,6 @@ def distribution(edges: Floats, masses: Floats, *, noise: float, low, high, inte
     edges = edges[first + kept[0] : first + kept[-1] + 2]
     values, cdf = _knots(edges, inside, integer=integer)
     return _with_tails(values, cdf, low=low, high=high, integer=integer, mass=TAIL_ROWS / max(total, 1.0))
-
-
-TAIL_ROWS = 0.5  # how many rows are expected beyond the last knot, on either side
-TAIL_REACH = 0.25  # how far they may lie, as a part of the support
 
 
 def _knots(edges: Floats, masses: Floats, *, integer: bool) -> tuple[Floats, Floats]:
@@ -345,22 +340,29 @@ def _used_width(a: float, b: float, *, outward: int) -> float:
 
 
 def _with_tails(values: Floats, cdf: Floats, *, low, high, integer: bool, mass: float) -> Distribution:
-    """Adds a thin exponential tail at either end, as far as the bounds allow; what lies beyond is read as its end."""
+    """Adds a thin tail of the given mass at either end, unless the end is a bound already."""
     margin = 0.5 if integer else 0.0
     width = max(values[-1] - values[0], abs(values[-1]) * 1e-9, abs(values[0]) * 1e-9, 1e-300)
-    tails = []
-    for sign, end, bound in ((-1, values[0], low), (1, values[-1], high)):
-        room = np.inf if bound is None else sign * (bound + sign * margin - end)
-        if sign * end <= margin:  # nothing says that a column changes sign
-            room = min(room, margin - sign * end)
-        distance = max(0.0, min(width * TAIL_REACH, room)) * TAIL_KNOTS
-        tails.append((end + sign * distance, mass * np.exp(-7 * TAIL_KNOTS) * (TAIL_KNOTS < 1) * (distance[-1] > 0)))
-    (left, below), (right, above) = tails
-    p_below, p_above = (mass * bool(tail[0] > 0) for tail in (below, above))
+    left, below = _tail(-values[0], None if low is None else margin - low, width, mass, margin)
+    right, above = _tail(values[-1], None if high is None else high + margin, width, mass, margin)
+    p_below, p_above = mass * bool(len(below)), mass * bool(len(above))
     cdf = np.concatenate([below[::-1], p_below + cdf * (1 - p_below - p_above), 1 - above])
-    values = np.maximum.accumulate(np.concatenate([left[::-1], values, right]))
+    values = np.maximum.accumulate(np.concatenate([-left[::-1], values, right]))
     cdf = np.maximum.accumulate(np.clip(cdf, 0.0, 1.0))
     return Distribution(*(_between_numbers(values, cdf) if integer else (values, cdf)), integer)
 
 
-TAIL_KNOTS = np.array([0.02, 0.1, 0.3, 1.0])
+def _tail(end: float, bound: float | None, width: float, mass: float, margin: float) -> tuple[Floats, Floats]:
+    """Knots beyond `end`, upwards, and the mass beyond each: exponential, then a trace as far as the bound."""
+    room = np.inf if bound is None else bound - end
+    reach = min(width * TAIL_REACH, room)
+    if end <= margin:  # nothing says that a column changes sign
+        reach = min(reach, margin - end)
+    if room <= 0 or (reach <= 0 and bound is None):
+        return np.zeros(0), np.zeros(0)
+    knots, beyond = end + max(reach, 0.0) * TAIL_KNOTS, mass * np.exp(-7 * TAIL_KNOTS)
+    if bound is None or reach == room:
+        beyond[-1] = 0.0
+        return knots, beyond
+    beyond[-1] *= 1e-3
+    return np.append(knots, bound), np.append(beyond, 0.0)
