@@ -322,3 +322,19 @@ def test_missing_values_that_the_schema_rules_out_do_not_spread_over_the_domain(
     made = model.sample(20_000, seed=1)["x"].to_numpy()
     assert made.min() > 20 and made.max() < 90
     assert abs(made.std() - 5.0) < 0.5
+
+
+@pytest.mark.parametrize("stated", [2_000, 200_000])
+@pytest.mark.parametrize("method", sorted(understudy.METHODS))
+def test_a_row_count_in_the_schema_may_be_far_off(stated, method):
+    draw = np.random.default_rng(0)
+    frame = pl.DataFrame({"x": draw.normal(50.0, 5.0, 20_000)}).with_columns(
+        y=pl.col("x") + draw.normal(0, 5.0, 20_000)
+    )
+    columns = tuple(understudy.Column(name=name, kind="continuous") for name in "xy")
+    model = understudy.fit(frame, understudy.Schema(columns=columns, rows=stated), method, epsilon=1.0, seed=1)
+    made = model.sample(20_000, seed=1)
+    assert abs(model.encoder.rows - 20_000) < 2_000
+    assert np.ptp(made["x"].to_numpy()) < 70
+    if method != "independent":
+        assert abs(np.corrcoef(made["x"], made["y"])[0, 1] - 0.5**0.5) < 0.05

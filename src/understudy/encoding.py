@@ -39,7 +39,7 @@ QUESTIONS = {"find": "where '{}' lies", "resolve": "how '{}' is spread", "refine
 SELECTION = 0.3  # of an unknown category column's money: which categories there are; the rest counts them
 COUNT_SHARE = 0.01  # of everything, for the number of rows where the schema does not give it
 THRESHOLD_DELTA = 0.1  # of delta, for all partition selections together
-PUBLIC_ROWS_ERROR = 0.05  # the schema's row count is approximate: its assumed relative deviation
+UNKNOWN = 1e30  # the variance of a number that nothing is known of
 
 
 # The plan -----------------------------------------------------------------------------------------------------------
@@ -156,25 +156,29 @@ class Encoder:
 def buy(rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key) -> Encoder:
     """Buys the distribution of every column.
 
+    The number of rows is a noisy count. Where the schema gives one instead, that is only approximate, so the columns'
+    own counts say how many there are.
+
     Privacy:
         Reads rows through the counting hatches only, as `plan` lists them.
     """
     if schema.rows is None:
-        sigma = ledger.noise("rows") * rows.max_rows_per_unit
-        total = noisy_row_count(rows, item="rows", ledger=ledger, key=key.child("rows"))
+        variance = (ledger.noise("rows") * rows.max_rows_per_unit) ** 2
+        total = max(noisy_row_count(rows, item="rows", ledger=ledger, key=key.child("rows")), 1.0)
     else:
-        sigma = PUBLIC_ROWS_ERROR * schema.rows
-        total = float(schema.rows)
-    total = max(total, 1.0)
+        variance, total = UNKNOWN, float(schema.rows)
+    root = Round(np.array([total]), variance, np.zeros(1, int))
     buyers = {"numeric": _buy_numeric, "listed": _buy_listed, "unlisted": _buy_unlisted}
-    maps = {}
-    for column in schema:
-        buyer = buyers[_purchase(column)]
-        maps[column.name] = buyer(rows, column, Round(np.array([total]), sigma**2, np.zeros(1, int)), ledger, key)
-    return Encoder(schema, maps, total)
+    bought = {column.name: buyers[_purchase(column)](rows, column, root, ledger, key) for column in schema}
+    if schema.rows is not None:
+        total = max(float(np.median([counted for _, counted in bought.values()])), 1.0)
+    return Encoder(schema, {name: column_map for name, (column_map, _) in bought.items()}, total)
 
 
-def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> ColumnMap:
+Bought = tuple[ColumnMap, float]  # and how many rows its counts add up to
+
+
+def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> Bought:
     """Three rounds of counts over partitions that grow finer where there are rows.
 
     Missing values are a cell, the last, whether the schema allows them or not: every row is counted somewhere.
@@ -213,7 +217,7 @@ def _buy_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
     present = masses[: len(edges) - 1]
     missing = _missing_share(masses[-1], present.sum()) if column.nullable else 0.0
     learned = distributions.distribution(edges, present, noise=noise, low=low, high=high, integer=integer)
-    return ColumnMap(column, learned, missing)
+    return ColumnMap(column, learned, missing), float(masses.sum())
 
 
 def _cell_or_missing(values: Floats, *, edges: Floats) -> NDArray[np.int64]:
@@ -221,13 +225,13 @@ def _cell_or_missing(values: Floats, *, edges: Floats) -> NDArray[np.int64]:
     return np.where(cells < 0, len(edges) - 1, cells)
 
 
-def _buy_listed(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> ColumnMap:
+def _buy_listed(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> Bought:
     labels = BOOLEAN_LABELS if column.kind == "boolean" else column.labels
     assert labels is not None  # the schema gives them
     return _count_categories(rows, column, labels, "count", ledger, key)
 
 
-def _buy_unlisted(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> ColumnMap:
+def _buy_unlisted(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> Bought:
     what = f"which categories '{column.name}' has"
     found, _ = popular_categories(
         rows, column.name, what=what, item="select", ledger=ledger, key=key.child("select").child(column.name)
@@ -238,7 +242,7 @@ def _buy_unlisted(rows: PrivateRows, column: Column, root: Round, ledger: Ledger
     return _count_categories(relabelled, column, labels, "count selected", ledger, key)
 
 
-def _count_categories(rows: PrivateRows, column: Column, labels, item: str, ledger: Ledger, key: Key) -> ColumnMap:
+def _count_categories(rows: PrivateRows, column: Column, labels, item: str, ledger: Ledger, key: Key) -> Bought:
     """Noisy shares of listed categories, as a distribution function over their codes."""
     name, size = column.name, len(labels)
     coded = rows.derive({"code": ([name], lambda codes: _code_or_missing(codes, size if column.nullable else -1))})
@@ -256,7 +260,8 @@ def _count_categories(rows: PrivateRows, column: Column, labels, item: str, ledg
     shares = distributions.to_simplex(present, max(float(present.sum()), 1.0))
     cdf = np.clip(np.concatenate([[0.0], np.cumsum(shares / shares.sum())]), 0.0, 1.0)
     cdf[-1] = 1.0
-    return ColumnMap(column, Distribution(np.arange(size + 1.0) - 0.5, cdf, integer=True), missing, tuple(labels))
+    learned = Distribution(np.arange(size + 1.0) - 0.5, cdf, integer=True)
+    return ColumnMap(column, learned, missing, tuple(labels)), float(counts.sum())
 
 
 def _code_or_missing(codes: NDArray, missing: int) -> NDArray[np.int64]:
