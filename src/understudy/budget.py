@@ -191,6 +191,7 @@ class Receipt:
     def to_json(self) -> str:
         """Every detail as JSON; `from_json` takes it back."""
         content = {"kind": "understudy-receipt", "format": 1, **dataclasses.asdict(self)}
+        content["lines"] = [{**dataclasses.asdict(line), "sigma": line.sigma} for line in self.lines]
         return json.dumps(content, indent=2, allow_nan=False)
 
     @classmethod
@@ -200,7 +201,9 @@ class Receipt:
             content = json.loads(text)
             if (content.pop("kind"), content.pop("format")) != ("understudy-receipt", 1):
                 raise ValueError("another kind or format")
-            content["lines"] = tuple(Line(**line) for line in content["lines"])
+            content["lines"] = tuple(
+                Line(**{field: value for field, value in line.items() if field != "sigma"}) for line in content["lines"]
+            )
             content["budget"] = Budget(**content["budget"])
             content["warnings"] = tuple(content["warnings"])
             for field in ("epsilon", "delta", "rdp_epsilon"):
