@@ -40,7 +40,8 @@ PLAN: dict[str, set[str] | None] = {
     "encoding": {"accounting", "schema", "table", "budget", "mechanisms", "distributions", "randomness"},
     "marginals": {"schema"},
     "pgm": {"schema", "marginals"},
-    "datasets": {"schema"},
+    "datasets": {"files", "schema"},
+    "simulators": {"schema"},
     "model": {
         "accounting",
         "budget",
@@ -64,6 +65,13 @@ PLAN: dict[str, set[str] | None] = {
         "synthesizers",
         "table",
     },
+    "metrics": {"schema", "table"},
+    "metrics/__init__": set(),
+    "metrics/pair": {"schema", "table"},
+    "metrics/similarity": {"metrics"},
+    "metrics/structure": set(),
+    "metrics/usefulness": {"schema", "table"},
+    "evaluate": {"metrics", "schema"},
     "demo": None,
     "cli": None,
 }
