@@ -4,12 +4,15 @@ The front door. It is lazy: a name is imported when it is first used, so that `i
 """
 
 import importlib
+import sys
+import types
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from understudy.budget import Budget, BudgetExceeded, Receipt
+    from understudy.evaluate import evaluate
     from understudy.ledger_file import LedgerError, LedgerFile
     from understudy.model import Model, ModelError, load
     from understudy.pipeline import Plan, fit, plan
@@ -35,6 +38,7 @@ _ROOMS = {
     "Schema": "schema",
     "SchemaError": "schema",
     "TableError": "table",
+    "evaluate": "evaluate",
     "fit": "pipeline",
     "load": "model",
     "plan": "pipeline",
@@ -56,6 +60,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "TableError",
+    "evaluate",
     "fit",
     "load",
     "plan",
@@ -70,3 +75,14 @@ def __getattr__(name: str):
 
 def __dir__():
     return sorted(__all__)
+
+
+class _FrontDoor(types.ModuleType):
+    """Keeps `understudy.evaluate` the function: the import of a room puts the module under its name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _ROOMS and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _FrontDoor

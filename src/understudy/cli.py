@@ -381,6 +381,69 @@ def sample(model: str, rows: int, output: str, seed: int | None) -> None:
 
 
 @cli.command()
+@click.argument("real")
+@click.argument("synthetic")
+@click.argument("schema")
+@click.option("--train", metavar="DATA", help="The table that was fitted: gives a floor and a reference.")
+@click.option("--metrics", metavar="A,B", help="Which, by name.  [default: all]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Where subsamples come from.")
+@_JSON
+def evaluate(
+    real: str, synthetic: str, schema: str, train: str | None, metrics: str | None, seed: int, as_json: bool
+) -> None:
+    """Holds SYNTHETIC against REAL. No budget covers what it prints.
+
+    REAL is best a part of the table that was kept from the fit. With --train, each value has the floor beside it,
+    which is what the fitted rows themselves reach, and the reference, which is what they reach with every column
+    shuffled.
+
+    \b
+    Example:
+      understudy evaluate holdout.csv synthetic.parquet people.toml
+      understudy evaluate holdout.csv synthetic.csv people.toml --train people.csv --metrics wd,tvd2
+    """
+    import json
+
+    from understudy.evaluate import NOT_COVERED, resolve
+
+    with _arguments():
+        chosen = list(resolve(None if metrics is None else [name.strip() for name in metrics.split(",")]))
+        if seed < 0:
+            raise ValueError(f"--seed: expected a whole number >= 0, got {seed}.")
+    facts = _read_schema(schema)
+    judged = understudy.evaluate(real, synthetic, facts, metrics=chosen, train=train, seed=seed)
+    if as_json:
+        printed = {"covered_by_budget": False, "note": NOT_COVERED, "seed": seed, "rows": judged.to_dicts()}
+        click.echo(json.dumps(printed, indent=2, ensure_ascii=False))
+        return
+    click.echo(NOT_COVERED)
+    click.echo(_aligned(judged.to_dicts(), beside=train is not None))
+
+
+def _aligned(rows: list[dict[str, Any]], *, beside: bool) -> str:
+    """The rows of an evaluation as a table, and below it what each metric is."""
+    import io
+
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    numbers = ("value", "floor", "reference") if beside else ("value",)
+    table = Table("metric", "columns", box=SIMPLE_HEAD)
+    for number in numbers:
+        table.add_column(number, justify="right")
+    for row in rows:
+        shown = ("-" if row[number] is None else f"{row[number]:.4g}" for number in numbers)
+        table.add_row(row["metric"], Text(row["columns"] or "(all)"), *shown)
+    # As wide as it needs: a name that is cut off is of no use, in a file or on a terminal.
+    console = Console(file=io.StringIO(), width=10_000, color_system=None)
+    console.print(table)
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # pyright: ignore[reportAttributeAccessIssue]
+    return "\n".join([*lines, *(f"{row['metric']}: {row['how']}." for row in rows if not row["columns"])])
+
+
+@cli.command()
 @click.argument("model")
 @_JSON
 def receipt(model: str, as_json: bool) -> None:
