@@ -295,9 +295,10 @@ def test_values_at_the_end_of_the_floats_have_an_answer(learner):
 
 @every_learner
 def test_the_unit_of_a_number_does_not_matter(learner):
-    tiny = [part.with_columns(pl.all() * 1e-300) for part in (smooth(60, 0), smooth(60, 1))]
-    usual = values(smooth(60, 0), smooth(60, 1), NUMBERS, learner)
-    assert values(*tiny, NUMBERS, learner) == pytest.approx(usual, rel=0.05, abs=0.02)
+    train, test = smooth(60, 0), smooth(60, 1)
+    usual = values(train, test, NUMBERS, learner)
+    tiny = values(train.with_columns(pl.all() * 1e-300), test.with_columns(pl.all() * 1e-300), NUMBERS, learner)
+    assert tiny == pytest.approx(usual, rel=0.05, abs=0.02)
 
 
 def test_rows_beyond_the_limit_of_the_vector_machine_are_left_out_but_no_class_is(monkeypatch):

@@ -34,11 +34,10 @@ from understudy.table import Table, read
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-FEWEST_ROWS = (
-    10  # with fewer training rows, or nothing that varies in them, the answer is their mean or commonest class
-)
+FEWEST_ROWS = 10  # with fewer training rows nothing is trained: their mean or commonest class is the answer
 MOST_LABELS = 50  # columns that one categorical column may become: its commonest labels; the rest share the zero
 MOST_PASSES = 200  # of a network over its rows; more would learn the noise of a small table
+_MATRIX = f"numbers median-imputed and standardised by the training part, {MOST_LABELS} commonest categories one-hot"
 FARTHEST = 1e100  # numbers are held within this, so that their squares are finite,
 FARTHEST_DEVIATIONS = 1e6  # and standardised ones within this, so that float32 holds them
 
@@ -72,7 +71,8 @@ class Learner:
     steps: int | None = None
 
     def __str__(self) -> str:
-        parts = [f"{key} = {value}" for key, value in self.settings.items()]
+        shown = {key: f"{value:.3g}" if isinstance(value, float) else value for key, value in self.settings.items()}
+        parts = [f"{key} = {value}" for key, value in shown.items()]
         parts += [f"about {self.steps} batches, at most {MOST_PASSES} passes"] * (self.steps is not None)
         parts += [f"at most {self.most_rows} training rows, drawn by the seed"] * (self.most_rows is not None)
         return ", ".join(parts)
@@ -200,7 +200,7 @@ def usefulness(
     counts = f"trained on {len(task.target)} rows, scored on {len(task.test_target)}"
     rows = []
     for name in learners:
-        trained = task.shortcut or f"{LEARNERS[name]}, seed {seed}"
+        trained = task.shortcut or f"{LEARNERS[name]}, seed {seed}; {_MATRIX}"
         for metric, (value, meaning) in score(task, LEARNERS[name], seed, threads).items():
             rows.append({"metric": metric, "learner": name, "value": value, "how": f"{meaning}; {counts}; {trained}"})
     return rows
