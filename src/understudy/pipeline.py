@@ -140,7 +140,7 @@ class Plan:
 
     Attributes:
         lines: One for each planned item, with its noise multiplier.
-        seconds, megabytes: A rough expectation for a laptop, from measured rates.
+        seconds, megabytes: A rough expectation for a laptop, from benchmarks/results/speed.jsonl.
     """
 
     method: str
@@ -213,6 +213,6 @@ def plan(
         items=tuple(wanted),
         lines=tuple(planned_lines(wanted, ledger.scale)),
         rows=rows or schema.rows,
-        seconds=2.0 + 6e-7 * cells,
-        megabytes=350.0 + 7e-5 * cells,
+        seconds=1.0 + 6e-7 * cells,
+        megabytes=250.0 + 2.5e-5 * cells,
     )
