@@ -10,24 +10,10 @@ import pytest
 from dp_accounting import pld, rdp
 from dp_accounting.gaussian_mechanism import get_epsilon_gaussian
 
+from plans import FIND, MOMENTS, PLANS, RESOLVE, SELECT, TRAIN
 from understudy import accounting
 from understudy.accounting import epsilon_spent
-from understudy.budget import Budget, BudgetExceeded, Item, Ledger, Receipt
-
-FIND = Item(name="find", mechanism="discrete gaussian", share=0.08, times=8)
-RESOLVE = Item(name="resolve", mechanism="discrete gaussian", share=0.32, times=8)
-MOMENTS = Item(name="moments", mechanism="gaussian", share=0.6)
-CATEGORIES = Item(name="categories", mechanism="gaussian threshold", share=0.1, times=3, threshold_delta=1e-8)
-SELECT = Item(name="select", mechanism="exponential", share=0.3, times=20)
-TRAIN = Item(name="train", mechanism="sampled gaussian", share=2.0, times=2000, sampling_rate=0.06)
-PLANS = {
-    "one gaussian": [MOMENTS],
-    "gaussians": [FIND, RESOLVE, MOMENTS],
-    "thresholds": [FIND, MOMENTS, CATEGORIES],
-    "sampled": [FIND, MOMENTS, TRAIN],
-    "selection": [FIND, MOMENTS, SELECT],
-    "all": [FIND, MOMENTS, CATEGORIES, SELECT, TRAIN],
-}
+from understudy.budget import Budget, BudgetExceeded, Ledger, Receipt
 
 
 def by_pld(events, delta, spacing):
