@@ -129,12 +129,6 @@ class ColumnMap:
         x = np.rint(x) if self.column.kind == "datetime" else x
         return np.where(gone, np.nan, x)
 
-    @functools.cached_property
-    def boundaries(self) -> Floats:
-        """Levels at which one value ends and the next begins, where values are repeated."""
-        below, above = self.distribution.atoms()
-        return np.unique(np.concatenate([[0.0], below, above, [1.0]]))
-
 
 @dataclasses.dataclass(frozen=True)
 class Encoder:
@@ -236,10 +230,18 @@ def _buy_unlisted(rows: PrivateRows, column: Column, root: Round, ledger: Ledger
     found, _ = popular_categories(
         rows, column.name, what=what, item="select", ledger=ledger, key=key.child("select").child(column.name)
     )
-    other = column.other or "other"
+    other = _other(column)
     labels = tuple(found) if other in found else (*found, other)
-    relabelled = rows.relabel(column.name, labels, other=labels.index(other))
-    return _count_categories(relabelled, column, labels, "count selected", ledger, key)
+    return _count_categories(_relabelled(rows, column, labels), column, labels, "count selected", ledger, key)
+
+
+def _relabelled(rows: PrivateRows, column: Column, labels: Sequence[str]) -> PrivateRows:
+    """The rows with a bought category column as codes into the bought labels; what was not bought is `other`."""
+    return rows.relabel(column.name, labels, other=labels.index(_other(column)))
+
+
+def _other(column: Column) -> str:
+    return column.other or "other"
 
 
 def _count_categories(rows: PrivateRows, column: Column, labels, item: str, ledger: Ledger, key: Key) -> Bought:
@@ -316,9 +318,9 @@ def _in_public_codes(rows: PrivateRows, encoder: Encoder) -> PrivateRows:
 
     The codes they came with count the private labels of the whole table, so that one more row could move them all.
     """
-    for name, m in encoder.maps.items():
+    for m in encoder.maps.values():
         if m.labels is not None and _purchase(m.column) == "unlisted":
-            rows = rows.relabel(name, m.labels, other=m.labels.index(m.column.other or "other"))
+            rows = _relabelled(rows, m.column, m.labels)
     return rows
 
 

@@ -106,7 +106,7 @@ def lock(
 
 
 def discrete_gaussian(sigma: float, size: int, key: Key) -> Floats:
-    """Independent discrete Gaussian draws on a lattice fine enough for the account (`budget.lattice`)."""
+    """Independent discrete Gaussian draws on a lattice fine enough for the account (`accounting.lattice`)."""
     steps = lattice(sigma)
     if not key.secret:
         return np.rint(key.numpy().normal(0.0, sigma * steps, size)) / steps

@@ -13,7 +13,7 @@ What it does not cover is in docs/privacy.md.
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import understudy
@@ -27,8 +27,6 @@ from understudy.randomness import Key
 from understudy.schema import UNNAMED, Schema, SchemaError, did_you_mean
 from understudy.synthesizers import DEFAULT, METHODS
 from understudy.table import read
-
-Progress = Callable[[int, int, str], None]  # purchases made, purchases planned, what is bought
 
 
 def resolve(method: Any, settings: Mapping[str, Any] | None = None) -> Any:

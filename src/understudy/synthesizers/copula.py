@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Copula:
-    """A Gaussian copula with privately bought margins.
+    """A copula with privately bought margins.
 
     Attributes:
         encoding_share: Part of the budget for the margins; the rest buys the correlations. Less loses the tails, more
@@ -134,8 +134,8 @@ def nearest_correlation(matrix: Floats, *, smallest: float = 1e-3, most_rounds: 
 def student_level(t: Floats, degrees: float) -> Floats:
     """Student's distribution function for an even number ν of degrees, or the normal one for ν = ∞.
 
-    F(t) = 1/2 + x/2 · Σ_{k < ν/2} C(2k, k) / 4^k · (1 - x²)^k with x = t / √(ν + t²): twenty times faster than the
-    incomplete beta function.
+    F(t) = 1/2 + x/2 · Σ_{k < ν/2} C(2k, k) / 4^k · (1 - x²)^k with x = t / √(ν + t²): about ten times faster than
+    the incomplete beta function.
     """
     from scipy.special import ndtr
 
