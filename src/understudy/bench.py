@@ -1,0 +1,419 @@
+"""The race track: every run of a grid, one line each, in as many processes as are wanted.
+
+The one rule: stop it whenever you like. A run is made whole or not at all, its line is on the disk before the next is
+counted, and a second start goes on with what is missing. The line of a run depends on the run alone and not on when, in
+which order or beside what it was made, except for what is `measured`: time, memory, date and machine.
+
+The judges look at real rows and pay nothing. A benchmark is for public tables and simulations.
+
+Protocols: "private" fits the columns as they are, with everything inside (ε, δ). "paper" first standardises every
+numeric column with the exact mean and deviation of the training rows, as the paper does, and takes away its bounds. No
+budget covers that, and every line says so.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib.metadata
+import json
+import math
+import multiprocessing
+import multiprocessing.connection
+import os
+import platform
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+import understudy
+from understudy import datasets, simulators
+from understudy.evaluate import resolve as resolve_judges
+from understudy.evaluate import scores, shuffled
+from understudy.grids import EXAMPLE, REAL, SHUFFLED, Dataset, Grid, GridError, Run
+from understudy.metrics.structure import compare
+from understudy.pipeline import fit, resolve
+from understudy.result_file import open_results
+from understudy.schema import Column, Schema
+
+NOT_PRIVATE = "COLUMNS WERE STANDARDISED WITH EXACT MOMENTS OF THE TRAINING ROWS, WHICH NO BUDGET COVERS."
+EVERY_SECONDS = 30.0
+TEST_SEEDS = 1_000_000  # a simulation's test rows have a seed of their own
+_PACKAGES = (
+    *("numpy", "polars", "scipy", "dp-accounting", "opendp", "jax", "optax", "mbi"),
+    *("scikit-learn", "catboost", "xgboost-cpu", "xgboost", "POT"),
+)
+_SINGLE = {  # libraries of linear algebra that would each take every core, in every process
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+
+
+# One run ------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Course:
+    """What a run is made on: two parts of a table, what is public of it, and the true graph where there is one."""
+
+    train: pl.DataFrame
+    test: pl.DataFrame
+    schema: Schema
+    truth: Mapping[str, list[str]] | None = None
+
+
+@functools.lru_cache(maxsize=2)
+def course(dataset: Dataset, protocol: str, seed: int) -> Course:
+    """The rows of a run; the seed is that of the split, or of the simulation."""
+    made = _table(dataset, seed) if dataset.table is not None else _simulation(dataset, seed)
+    return _standardised(made) if protocol == "paper" else made
+
+
+def _table(dataset: Dataset, seed: int) -> Course:
+    assert dataset.table is not None
+    train, test = datasets.split(datasets.load(dataset.table), seed)
+    schema = datasets.schema(dataset.table, bounds=dataset.bounds)
+    return Course(train=train[: dataset.rows], test=test[: dataset.rows], schema=schema)
+
+
+def _simulation(dataset: Dataset, seed: int) -> Course:
+    """Training rows and as many test rows. The order of generation is the true one, as in the paper."""
+    assert dataset.graph is not None and dataset.rows is not None
+    if dataset.graph == EXAMPLE:
+        train, test = (datasets.example(dataset.rows, s) for s in (seed, seed + TEST_SEEDS))
+        return Course(train=train, test=test, schema=datasets.example_schema(), truth=datasets.EXAMPLE_PARENTS)
+    made = simulators.simulate(
+        dataset.rows,
+        dataset.columns,
+        graph=dataset.graph,
+        equations=dataset.equations,
+        degree=dataset.degree,
+        seed=seed,
+    )
+    schema = dataclasses.replace(made.schema, order=made.order)
+    test = made.draw(dataset.rows, seed=seed + TEST_SEEDS)
+    return Course(train=made.frame, test=test, schema=schema, truth=made.parents)
+
+
+def _standardised(raw: Course) -> Course:
+    """Numbers as z-scores of the training rows, without bounds: the paper's way, and not private."""
+    numeric = [column.name for column in raw.schema if column.is_numeric]
+    moments = {name: (raw.train[name].mean(), raw.train[name].std(ddof=0) or 1.0) for name in numeric}
+    train, test = (
+        frame.with_columns((pl.col(name) - mean) / deviation for name, (mean, deviation) in moments.items())
+        for frame in (raw.train, raw.test)
+    )
+    columns = tuple(
+        Column(name=column.name, kind="continuous", nullable=column.nullable) if column.name in moments else column
+        for column in raw.schema
+    )
+    return Course(train=train, test=test, schema=dataclasses.replace(raw.schema, columns=columns), truth=raw.truth)
+
+
+def perform(run: Run) -> dict[str, Any]:
+    """Makes one run: fit, sample as many rows as were fitted, and judge. Returns its line."""
+    on = course(run.dataset, run.protocol, run.seed)
+    _forget_peak()
+    start = time.perf_counter()
+    model, rows, spent = None, on.train, {}
+    if run.label == SHUFFLED:
+        rows = shuffled(on.train, run.seed)
+    elif run.label != REAL:
+        assert run.epsilon is not None
+        method = resolve(run.method, run.settings)
+        model = fit(on.train, on.schema, method, epsilon=run.epsilon, delta=run.delta, seed=run.seed, progress=False)
+        fitted = time.perf_counter()
+        rows = model.sample(len(on.train), seed=run.seed)
+        spent = {"fit_s": fitted - start, "sample_s": time.perf_counter() - fitted, "peak_mb": _peak()}
+    start = time.perf_counter()
+    verdict = scores(
+        on.test,
+        rows,
+        on.schema,
+        train=on.train,
+        metrics=run.metrics,
+        learners=run.learners or None,
+        seed=run.seed,
+        threads=1,  # the learners' answers depend on it
+    )
+    if model is not None and on.truth is not None:
+        verdict |= _structure(model.parents, on.truth)
+    spent["judge_s"] = time.perf_counter() - start
+    return _line(run, verdict, model, spent)
+
+
+def _structure(learned: Mapping[str, list[str]], truth: Mapping[str, list[str]]) -> dict[str, float]:
+    found = compare(learned, truth)
+    kinds = ("precision", "recall", "f1", "hamming", "skeleton_f1")
+    return {f"structure/{kind}": float(getattr(found, kind)) for kind in kinds}
+
+
+def _line(run: Run, scores: Mapping[str, float | None], model: Any, spent: Mapping[str, float]) -> dict[str, Any]:
+    described = dataclasses.asdict(run)
+    described |= {"dataset": run.dataset.name, "metrics": None, "learners": None}
+    described["settings"] = {key: str(value) if value == math.inf else value for key, value in run.settings.items()}
+    return {
+        "id": run.id,
+        **{key: value for key, value in described.items() if value is not None},
+        "epsilon": run.epsilon,
+        "scores": {name: value if value is None else float(f"{value:.6g}") for name, value in scores.items()},
+        "receipt": None if model is None else _receipt(model.receipt),
+        **({"warning": NOT_PRIVATE} if run.protocol == "paper" else {}),
+        "versions": _versions(),
+        "measured": {key: float(f"{value:.4g}") for key, value in spent.items()}
+        | {"date": time.strftime("%Y-%m-%d", time.gmtime()), "machine": _machine()},
+    }
+
+
+def _receipt(receipt: understudy.Receipt) -> dict[str, Any]:
+    """The receipt with equal purchases counted instead of listed; nothing that the account depends on is left out."""
+    facts = json.loads(receipt.to_json())
+    groups: dict[str, dict[str, Any]] = {}
+    for line in facts.pop("lines"):
+        what = {key: value for key, value in line.items() if key not in ("what", "sigma", "epsilon")}
+        groups.setdefault(json.dumps(what), {"purchases": 0, **what})["purchases"] += 1
+    return {**facts, "lines": list(groups.values())}
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    found = {"understudy": understudy.__version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _machine() -> str:
+    return f"{platform.machine()}, {os.cpu_count()} cores"
+
+
+def _forget_peak() -> None:
+    """Starts the count of the process's largest memory again, where the system can."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        pass
+
+
+def _peak() -> float:
+    """The largest memory since, in megabytes; since the process began where the system cannot tell."""
+    try:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+    except (OSError, StopIteration):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+# All runs -----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a race: runs made now, runs that were there already, and what went wrong, by run."""
+
+    made: int
+    there: int
+    failed: dict[str, str]
+
+
+def race(
+    grid: Grid, folder: str | os.PathLike[str], *, processes: int | None = None, progress: bool | None = None
+) -> Outcome:
+    """Makes every run of the grid that is not in the folder yet.
+
+    A run that fails has no line, is reported, and is tried again by the next start.
+
+    Args:
+        folder: Where `runs.jsonl` and `grid.toml` are, or will be.
+        processes: How many at once; None for one a core.
+        progress: Whether to show a bar; None shows one on a terminal, and elsewhere a line now and then.
+
+    Raises:
+        GridError: The grid asks for a method, a setting, a metric or a learner that there is not.
+        ResultError: The folder cannot be used.
+    """
+    runs = grid.runs()
+    check(grid)
+    with open_results(folder, grid.text) as results:
+        missing = [run for run in runs if run.id not in results.done]
+        failed, made = {}, 0
+        with _shown(grid.name, len(runs), len(runs) - len(missing), progress) as advance:
+            for run, line, error in _spread(missing, processes or os.cpu_count() or 1):
+                if line is not None:
+                    results.append(line)
+                    made += 1
+                else:
+                    failed[str(run)] = error
+                advance(str(run))
+        results.sort(run.id for run in runs)
+    return Outcome(made=made, there=len(runs) - len(missing), failed=failed)
+
+
+def check(grid: Grid) -> None:
+    """Refuses what cannot be run, before anything is."""
+    try:
+        for dataset in grid.datasets:
+            resolve_judges(_schema(dataset), grid.metrics, grid.learners or None)
+        for run in grid.runs():
+            if run.label not in (REAL, SHUFFLED):
+                resolve(run.method, run.settings)
+    except (ValueError, TypeError, datasets.DatasetError) as error:
+        raise GridError(f"grid {grid.name!r}: {error}") from None
+
+
+def _schema(dataset: Dataset) -> Schema:
+    """What is public of a data set, without its rows."""
+    if dataset.table is not None:
+        return datasets.schema(dataset.table, bounds=dataset.bounds)
+    return _simulation(dataclasses.replace(dataset, rows=2), seed=0).schema
+
+
+Answer = tuple[Run, dict[str, Any] | None, str]
+
+
+def _spread(runs: list[Run], processes: int) -> Iterator[Answer]:
+    """The runs' lines, as they come, from processes of their own; what a process dies of is an error of its run."""
+    waiting = iter(runs)
+    workers: dict[Any, _Worker] = {}
+    try:
+        while True:
+            while len(workers) < processes and (run := next(waiting, None)) is not None:
+                worker = _Worker()
+                worker.give(run)
+                workers[worker.connection] = worker
+            if not workers:
+                return
+            for ready in multiprocessing.connection.wait(list(workers)):
+                worker = workers[ready]
+                answer, alive = worker.take()
+                if alive and (run := next(waiting, None)) is not None:
+                    worker.give(run)
+                else:
+                    workers.pop(ready).stop()
+                yield answer
+    finally:
+        for worker in workers.values():
+            worker.stop()
+
+
+class _Worker:
+    """A process that makes one run after another, and ends when its parent does."""
+
+    def __init__(self):
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, os.getpid()), daemon=True)
+        before = {key: os.environ.get(key) for key in _SINGLE}
+        os.environ.update(_SINGLE)  # read by the libraries when the process imports them
+        try:
+            self.process.start()
+        finally:
+            for key, value in before.items():
+                os.environ.pop(key) if value is None else os.environ.update({key: value})
+        theirs.close()
+        self.run: Run | None = None
+
+    def give(self, run: Run) -> None:
+        self.run = run
+        self.connection.send(run)
+
+    def take(self) -> tuple[Answer, bool]:
+        """The line of the run, or why there is none; and whether the process lives."""
+        assert self.run is not None
+        try:
+            line, error = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join(timeout=5)
+            error = f"its process ended with code {self.process.exitcode}; was there too little memory?"
+            return (self.run, None, error), False
+        return (self.run, line, error), True
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def _work(connection: Any, parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    while True:
+        try:
+            run = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = perform(run), ""
+        except Exception as error:  # whatever it is, the other runs go on
+            answer = None, f"{type(error).__name__}: {error}"
+        connection.send(answer)
+
+
+def _follow(parent: int) -> None:
+    """Ends this process when its parent is gone: nobody would take the result."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+# The bar ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _shown(name: str, total: int, there: int, progress: bool | None) -> Iterator[Callable[[str], None]]:
+    """Shows how far a race is and when it may end; off a terminal a line every half minute."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console, start, made = Console(stderr=True), time.monotonic(), 0
+    last = start
+
+    def left() -> str:
+        return f"about {_duration((time.monotonic() - start) / made * (total - there - made))} left" if made else ""
+
+    if progress is False:
+        yield lambda what: None
+    elif progress or console.is_terminal:
+        columns = (
+            TextColumn(name),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}  {task.description}"),
+        )
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task("starting", total=total, completed=there, left="")
+
+            def advance(what: str) -> None:
+                nonlocal made
+                made += 1
+                bar.update(task, advance=1, description=what, left=left())
+
+            yield advance
+    else:
+
+        def tell(what: str) -> None:
+            nonlocal made, last
+            made += 1
+            if time.monotonic() - last > EVERY_SECONDS:
+                last = time.monotonic()
+                print(f"{name}: {there + made} of {total} runs, {left()}", file=sys.stderr, flush=True)
+
+        yield tell
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,233 @@
+"""The race track: whatever happens to it, the lines are those of an undisturbed race."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from understudy import bench, grids
+from understudy.grids import Dataset, GridError
+from understudy.result_file import read
+
+GRID = """
+name = "tiny"
+epsilons = [1, 5]
+seeds = [0, 1, 2, 3]
+metrics = ["wd", "tvd1"]
+
+[[datasets]]
+graph = "erdos-renyi"
+rows = 80
+columns = 4
+degree = 1
+
+[[datasets]]
+graph = "example"
+rows = 60
+
+[[methods]]
+name = "copula"
+
+[[methods]]
+name = "independent"
+"""
+COMMITTED = sorted((Path(__file__).parent.parent / "benchmarks" / "grids").glob("*.toml"))
+
+
+def undated(folder) -> list[dict]:
+    """The lines without what may differ from one race to the next."""
+    return [{key: value for key, value in line.items() if key != "measured"} for line in read(folder)]
+
+
+def command(folder, grid="grid.toml", *options) -> list[str]:
+    return [sys.executable, "-m", "understudy", "bench", str(grid), "-o", str(folder), "--processes", "2", *options]
+
+
+@pytest.fixture(scope="module")
+def raced(tmp_path_factory):
+    """A race that nobody disturbed, and how long it took."""
+    folder = tmp_path_factory.mktemp("race")
+    (folder / "grid.toml").write_text(GRID)
+    start = time.monotonic()
+    subprocess.run(command(folder / "results", folder / "grid.toml"), check=True, capture_output=True)
+    return folder / "results", time.monotonic() - start
+
+
+def test_every_run_has_a_line_in_the_order_of_the_grid(raced):
+    lines = read(raced[0])
+    assert [line["id"] for line in lines] == [run.id for run in grids.parse(GRID).runs()]
+    assert (raced[0] / "grid.toml").read_text() == GRID
+
+
+def test_a_line_says_what_was_run_with_what_and_at_what_cost(raced):
+    line = next(line for line in read(raced[0]) if line["label"] == "copula")
+    assert (line["dataset"], line["method"], line["epsilon"], line["delta"]) == (
+        "erdos-renyi, nonlinear",
+        "copula",
+        1.0,
+        1e-5,
+    )
+    assert line["receipt"]["budget"] == {"epsilon": 1.0, "delta": 1e-5}
+    assert 0.9 < line["receipt"]["epsilon"] <= 1.0
+    assert line["versions"]["understudy"] and line["versions"]["polars"]
+    assert set(line["measured"]) == {"fit_s", "sample_s", "judge_s", "peak_mb", "date", "machine"}
+    assert 50 < line["measured"]["peak_mb"] < 5000
+    assert set(line["scores"]) >= {"wd", "tvd1", "structure/f1", "structure/recall"}
+
+
+def test_the_purchases_on_a_line_add_up_to_the_receipt(raced):
+    line = next(line for line in read(raced[0]) if line["label"] == "copula")
+    on = bench.course(Dataset(graph="erdos-renyi", rows=80, columns=4, degree=1), "private", 0)
+    model = bench.fit(on.train, on.schema, "copula", epsilon=1.0, delta=1e-5, seed=0)
+    assert sum(group["purchases"] for group in line["receipt"]["lines"]) == len(model.receipt.lines)
+    assert line["receipt"]["epsilon"] == model.receipt.epsilon
+
+
+def test_yardsticks_bracket_the_methods(raced):
+    lines = [line for line in read(raced[0]) if line["dataset"] == "example"]
+    mean = {
+        label: np.mean([line["scores"]["tvd1"] for line in lines if line["label"] == label])
+        for label in {line["label"] for line in lines}
+    }
+    assert mean["real rows"] < mean["copula"]
+    assert mean["real rows"] == pytest.approx(mean["shuffled rows"])  # which has the same margins
+
+
+def test_a_finished_race_runs_nothing_again(raced):
+    before = (raced[0] / "runs.jsonl").read_bytes()
+    outcome = bench.race(grids.parse(GRID), raced[0], processes=1, progress=False)
+    assert (outcome.made, outcome.failed) == (0, {})
+    assert (raced[0] / "runs.jsonl").read_bytes() == before
+
+
+def test_one_process_gives_the_same_lines_as_two(raced, tmp_path):
+    bench.race(grids.parse(GRID).only(["independent"]), tmp_path, processes=1, progress=False)
+    chosen = {line["id"] for line in undated(tmp_path)}
+    assert undated(tmp_path) == [line for line in undated(raced[0]) if line["id"] in chosen]
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_moments_and_resumed_it_gives_the_same_file(raced, tmp_path):
+    undisturbed, seconds = raced
+    (tmp_path / "grid.toml").write_text(GRID)
+    folder, draw, kept = tmp_path / "results", random.Random(0), []
+    for _ in range(20):
+        process = subprocess.Popen(
+            command(folder, tmp_path / "grid.toml"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(draw.uniform(0, seconds))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        found = read(folder) if (folder / "runs.jsonl").exists() else []
+        assert all(line in found for line in kept), "a line was lost, or its run was made again"
+        kept = found
+    subprocess.run(command(folder, tmp_path / "grid.toml"), check=True, capture_output=True)
+    assert undated(folder) == undated(undisturbed)
+    assert all(line in read(folder) for line in kept)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes the Linux way")
+@pytest.mark.parametrize(("blow", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_nobody_goes_on_running_after_a_race_was_stopped(tmp_path, blow, code):
+    (tmp_path / "grid.toml").write_text(GRID)
+    process = subprocess.Popen(
+        command(tmp_path / "results", tmp_path / "grid.toml"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while (
+        not (tmp_path / "results" / "runs.jsonl").exists() or not (tmp_path / "results" / "runs.jsonl").stat().st_size
+    ):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    helpers = {int(name) for name in os.listdir("/proc") if name.isdigit() and parent(int(name)) == process.pid}
+    assert len(helpers) >= 2
+    process.send_signal(blow)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert b"Traceback" not in said
+    while any(parent(helper) is not None for helper in helpers):
+        assert time.monotonic() < deadline, "a worker outlived the race"
+        time.sleep(0.05)
+
+
+def parent(process: int) -> int | None:
+    """The parent of a process; None where there is no such process, or only its remains."""
+    try:
+        state, of = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state == "Z" else int(of)
+
+
+def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path):
+    crowded = GRID.replace("columns = 4\ndegree = 1", "columns = 3\ndegree = 9")  # no room for so many edges
+    outcome = bench.race(grids.parse(crowded + "\n").only(["independent"]), tmp_path, processes=1, progress=False)
+    assert {name.split(":")[0] for name in outcome.failed} == {"erdos-renyi, nonlinear"}
+    assert all("ValueError" in why for why in outcome.failed.values())
+    assert {line["dataset"] for line in read(tmp_path)} == {"example"}
+
+
+def test_a_process_that_dies_is_an_error_of_its_run():
+    run = grids.parse(GRID).runs()[-1]
+    worker = bench._Worker()
+    worker.give(run)
+    worker.process.kill()
+    (answered, line, error), lives = worker.take()
+    worker.stop()
+    assert (answered, line, lives) == (run, None, False)
+    assert "ended with code -9" in error
+
+
+def test_the_papers_protocol_standardises_and_says_so():
+    on = bench.course(Dataset(graph="example", rows=200), "paper", 0)
+    numbers = on.train.select(pl.col(pl.Float64))
+    assert np.allclose(numbers.drop("savings").mean().row(0), 0)
+    assert np.allclose(numbers.std(ddof=0).row(0), 1)
+    assert on.schema["salary"].bounds == (None, None) and on.schema["savings"].nullable
+    line = bench.perform(grids.parse('protocol = "paper"\n' + GRID).runs()[-1])
+    assert "WHICH NO BUDGET COVERS" in line["warning"]
+
+
+def test_the_true_order_is_given_to_simulations():
+    on = bench.course(Dataset(graph="scale-free", equations="linear", rows=50), "private", 3)
+    order = on.schema.generation_order
+    assert on.truth is not None
+    assert all(order.index(p) < order.index(child) for child, parents in on.truth.items() for p in parents)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "copula"', 'name = "copul"', "grid 'tiny': method: .* Did you mean 'copula'"),
+        ('name = "copula"', 'name = "copula"\nsettings = { degree = 3 }', "has .* got 'degree'"),
+        ('["wd", "tvd1"]', '["wdd"]', "metrics: .* got 'wdd'"),
+        ('["wd", "tvd1"]', '["r2"]', "target"),
+        ('graph = "example"', 'table = "exampel"', "expected one of the tables"),
+        ('graph = "erdos-renyi"', 'graph = "erdos"', "graph: expected one of"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, old, new, message):
+    with pytest.raises(GridError, match=message):
+        bench.race(grids.parse(GRID.replace(old, new, 1)), tmp_path / "results", progress=False)
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
+def test_every_committed_grid_runs_in_small(path, tmp_path):
+    grid = grids.read(path)
+    if any(dataset.table for dataset in grid.datasets):
+        if not os.environ.get("UNDERSTUDY_DATA"):
+            pytest.skip("set UNDERSTUDY_DATA to a folder with the real tables")
+        pytest.importorskip("catboost")
+    outcome = bench.race(grid.small(rows=120), tmp_path, processes=2, progress=False)
+    assert outcome.failed == {}
+    assert outcome.made == len(grid.small(rows=120).runs())
+    json.dumps(read(tmp_path), allow_nan=False)

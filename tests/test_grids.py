@@ -1,0 +1,128 @@
+"""Grids: every run once, each known by all that its result depends on."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from understudy import grids
+from understudy.grids import Dataset, GridError
+
+GRID = """
+name = "tiny"
+epsilons = [1, 5]
+seeds = [0, 1, 2]
+metrics = ["wd"]
+
+[[datasets]]
+graph = "erdos-renyi"
+rows = 50
+columns = 4
+
+[[methods]]
+name = "copula"
+
+[[methods]]
+name = "copula"
+label = "gaussian"
+settings = { degrees = inf }
+
+[[methods]]
+name = "independent"
+"""
+COMMITTED = sorted((Path(__file__).parent.parent / "benchmarks" / "grids").glob("*.toml"))
+
+
+def test_a_grid_is_the_product_of_its_lists():
+    runs = grids.parse(GRID).runs()
+    assert len(runs) == 3 * 2 * 3 + 2 * 3  # methods, epsilons, seeds; and two yardsticks for every seed
+    assert len({run.id for run in runs}) == len(runs)
+
+
+def test_yardsticks_come_first_and_can_be_left_out():
+    runs = grids.parse(GRID).runs()
+    assert [run.label for run in runs[:6]] == ["real rows"] * 3 + ["shuffled rows"] * 3
+    assert all(run.epsilon is None for run in runs[:6])
+    without = grids.parse("yardsticks = false\n" + GRID).runs()
+    assert [run.id for run in without] == [run.id for run in runs[6:]]
+
+
+def test_overrides_are_combined_within_a_group_and_not_across_groups():
+    text = GRID + "\n[[overrides]]\nsweep = 'a'\ndegrees = [3, 8]\nencoding_share = [0.4, 0.5]\n"
+    text += "\n[[overrides]]\nsweep = 'b'\ndegrees = 8\n"
+    fits = [run for run in grids.parse(text).runs() if run.label == "copula" and run.epsilon == 1 and run.seed == 0]
+    assert [(run.sweep, run.settings) for run in fits] == [
+        ("a", {"degrees": 3, "encoding_share": 0.4}),
+        ("a", {"degrees": 3, "encoding_share": 0.5}),
+        ("a", {"degrees": 8, "encoding_share": 0.4}),
+        ("a", {"degrees": 8, "encoding_share": 0.5}),
+        ("b", {"degrees": 8}),
+    ]
+
+
+def test_a_list_that_is_one_setting_becomes_a_tuple():
+    text = GRID + "\n[[overrides]]\nwidths = [[8, 4], [64, 32]]\n"
+    widths = [run.settings["widths"] for run in grids.parse(text).runs() if run.label == "copula" and run.seed == 0]
+    assert widths == [(8, 4), (64, 32)] * 2
+
+
+@pytest.mark.parametrize("change", [{"seed": 9}, {"epsilon": 2.0}, {"delta": 1e-6}, {"settings": {"degrees": 4}}])
+def test_another_run_has_another_id(change):
+    run = grids.parse(GRID).runs()[-1]
+    assert dataclasses.replace(run, **change).id != run.id
+    assert dataclasses.replace(run).id == run.id
+
+
+def test_another_data_set_has_another_id_and_a_name_of_its_own():
+    run = grids.parse(GRID).runs()[-1]
+    assert dataclasses.replace(run, dataset=dataclasses.replace(run.dataset, rows=51)).id != run.id
+    assert Dataset(table="california", bounds=False).name != Dataset(table="california").name
+
+
+def test_only_keeps_the_yardsticks():
+    labels = {run.label for run in grids.parse(GRID).only(["gaussian"]).runs()}
+    assert labels == {"real rows", "shuffled rows", "gaussian"}
+    with pytest.raises(GridError, match="has the methods copula, gaussian, independent; got 'aim'"):
+        grids.parse(GRID).only(["aim"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("name =", "nme =", "unknown key 'nme'. Did you mean 'name'"),
+        ('["wd"]', '"wd"', "metrics: expected a list"),
+        ("[0, 1, 2]", "[0, true]", "seeds: expected a list"),
+        ("[1, 5]", "[0]", "every epsilon > 0"),
+        ("[0, 1, 2]", "[]", "expected `seeds`"),
+        ("rows = 50", "", "a simulation needs `rows`"),
+        ("rows = 50", "rows = 1", "expected a whole number >= 2"),
+        ("rows = 50", "row = 50", "datasets, unknown key 'row'. Did you mean 'rows'"),
+        ('graph = "erdos-renyi"', 'graph = "erdos-renyi"\ntable = "adult"', "either `table` or `graph`"),
+        ('label = "gaussian"', "", "'copula' again"),
+        ('label = "gaussian"', 'label = "real rows"', "'real rows' again"),
+        ('name = "tiny"', 'name = "a/b"', "name: expected letters"),
+        ('name = "tiny"', 'name = "tiny"\nprotocol = "open"', "protocol: expected one of private, paper"),
+        ('name = "tiny"', 'name = "tiny"\ndelta = 2.0', "delta: expected a number between 0 and 1"),
+        ("[[methods]]", "[methods]", "not TOML"),
+    ],
+)
+def test_a_wrong_grid_is_refused(old, new, message):
+    with pytest.raises(GridError, match=message):
+        grids.parse(GRID.replace(old, new, 1))
+
+
+def test_a_refusal_names_the_file(tmp_path):
+    path = tmp_path / "grid.toml"
+    with pytest.raises(GridError, match=r"grid.toml cannot be read: no such file"):
+        grids.read(path)
+    path.write_text("name =")
+    with pytest.raises(GridError, match=r"grid.toml: not TOML"):
+        grids.read(path)
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
+def test_committed_grids_are_named_after_their_files_and_small_ones_are_small(path):
+    grid = grids.read(path)
+    assert grid.name == path.stem
+    assert len(grid.small().runs()) < 60
+    assert {run.label for run in grid.small().runs()} == {run.label for run in grid.runs()}
