@@ -167,12 +167,14 @@ def parent(process: int) -> int | None:
     return None if state == "Z" else int(of)
 
 
-def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path):
-    crowded = GRID.replace("columns = 4\ndegree = 1", "columns = 3\ndegree = 9")  # no room for so many edges
-    outcome = bench.race(grids.parse(crowded + "\n").only(["independent"]), tmp_path, processes=1, progress=False)
-    assert {name.split(":")[0] for name in outcome.failed} == {"erdos-renyi, nonlinear"}
-    assert all("ValueError" in why for why in outcome.failed.values())
-    assert {line["dataset"] for line in read(tmp_path)} == {"example"}
+def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path, monkeypatch):
+    (tmp_path / "california.csv").write_text("MedInc\n1\n")  # not the table it says it is
+    monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path))
+    mixed = GRID.replace('graph = "erdos-renyi"\nrows = 80\ncolumns = 4\ndegree = 1', 'table = "california"')
+    outcome = bench.race(grids.parse(mixed).only(["independent"]), tmp_path / "r", processes=1, progress=False)
+    assert {name.split(":")[0] for name in outcome.failed} == {"california"}
+    assert all("DatasetError" in why and "california.csv" in why for why in outcome.failed.values())
+    assert {line["dataset"] for line in read(tmp_path / "r")} == {"example"}
 
 
 def test_a_process_that_dies_is_an_error_of_its_run():

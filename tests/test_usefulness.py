@@ -65,9 +65,12 @@ def test_r2_and_rmse_are_those_of_a_forest_that_is_fitted_by_hand():
     asked, truth = test.select("a", "b").to_numpy(), test["y"].to_numpy()
     forest.fit((x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std())
     guess = y.mean() + y.std() * forest.predict((asked - x.mean(0)) / x.std(0))
-    z = [(part - truth.mean()) / truth.std() for part in (truth, guess)]
     assert got["r2"] == pytest.approx(r2_score(truth, guess))
-    assert got["rmse"] == pytest.approx(math.sqrt(mean_squared_error(*z)))
+    assert got["rmse"] == pytest.approx(math.sqrt(mean_squared_error(truth, guess)) / truth.std())
+    fitted = smooth(400, 2).with_columns(y=2 * pl.col("y"))
+    scaled = values(train, test, NUMBERS, "random forest", seed=3, scale=fitted)
+    assert scaled["r2"] == got["r2"]
+    assert scaled["rmse"] == pytest.approx(math.sqrt(mean_squared_error(truth, guess)) / fitted["y"].to_numpy().std())
 
 
 @pytest.mark.parametrize("labels", ["xy", "xyz"])
@@ -262,11 +265,25 @@ def test_a_part_without_any_target_has_no_value(empty, schema):
 
 
 def test_a_constant_test_target_has_no_r2_and_no_auc():
-    flat = smooth(50, 1).with_columns(y=pl.lit(1.0))
-    assert math.isnan(values(smooth(50, 0), flat, NUMBERS, "random forest")["r2"])
+    flat = smooth(50, 1).with_columns(y=pl.lit(1000.0))
+    assert all(math.isnan(value) for value in values(smooth(50, 0), flat, NUMBERS, "random forest").values())
+    scaled = values(smooth(50, 0), flat, NUMBERS, "random forest", scale=smooth(50, 2))
+    assert math.isnan(scaled["r2"]) and 0 < scaled["rmse"] < 3
     one = values(classes(50, 0), classes(50, 1).with_columns(y=pl.lit("x")), CLASSES, "random forest")
     assert math.isnan(one["auc"])
     assert 0 <= one["accuracy"] < 1
+
+
+@pytest.mark.parametrize("y", [None, 7.0])
+def test_a_scale_that_does_not_vary_gives_no_rmse(y):
+    still = smooth(50, 2).with_columns(y=pl.lit(y, dtype=pl.Float64))
+    got = values(smooth(50, 0), smooth(50, 1), NUMBERS, "random forest", scale=still)
+    assert math.isnan(got["rmse"]) and got["r2"] > 0
+
+
+def test_classes_have_no_scale():
+    train, test = classes(60, 0), classes(60, 1)
+    assert values(train, test, CLASSES, "svm", scale=train) == values(train, test, CLASSES, "svm")
 
 
 @every_learner
@@ -331,7 +348,7 @@ def test_a_schema_without_a_target_is_refused():
 
 
 def test_an_unknown_learner_is_refused():
-    with pytest.raises(ValueError, match=r"unknown learner 'catbost'\. Did you mean 'catboost'"):
+    with pytest.raises(ValueError, match=r"expected some of catboost, .* got 'catbost'\. Did you mean 'catboost'"):
         usefulness(smooth(20, 0), smooth(20, 1), NUMBERS, learners=["catbost"])
 
 

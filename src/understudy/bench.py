@@ -270,7 +270,7 @@ def check(grid: Grid) -> None:
         for run in grid.runs():
             if run.label not in (REAL, SHUFFLED):
                 resolve(run.method, run.settings)
-    except (ValueError, TypeError, datasets.DatasetError) as error:
+    except (ValueError, TypeError, ImportError, datasets.DatasetError) as error:
         raise GridError(f"grid {grid.name!r}: {error}") from None
 
 
@@ -350,20 +350,21 @@ class _Worker:
 def _work(connection: Any, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
-    while True:
-        try:
+    with contextlib.suppress(EOFError, OSError):  # the parent is gone: nobody would take the result
+        while True:
             run = connection.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            answer = perform(run), ""
-        except Exception as error:  # whatever it is, the other runs go on
-            answer = None, f"{type(error).__name__}: {error}"
-        connection.send(answer)
+            connection.send(_answer(run))
+
+
+def _answer(run: Run) -> tuple[dict[str, Any] | None, str]:
+    try:
+        return perform(run), ""
+    except Exception as error:  # whatever it is, the other runs go on
+        return None, f"{type(error).__name__}: {error}"
 
 
 def _follow(parent: int) -> None:
-    """Ends this process when its parent is gone: nobody would take the result."""
+    """Ends this process in the middle of a run when its parent is gone."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

@@ -385,11 +385,19 @@ def sample(model: str, rows: int, output: str, seed: int | None) -> None:
 @click.argument("synthetic")
 @click.argument("schema")
 @click.option("--train", metavar="DATA", help="The table that was fitted: gives a floor and a reference.")
-@click.option("--metrics", metavar="A,B", help="Which, by name.  [default: all]")
+@click.option("--metrics", metavar="A,B", help="Which, by name.  [default: all distances]")
+@click.option("--learners", metavar="all|A,B", help="Which to train on SYNTHETIC and test on REAL.  [default: none]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where subsamples come from.")
 @_JSON
 def evaluate(
-    real: str, synthetic: str, schema: str, train: str | None, metrics: str | None, seed: int, as_json: bool
+    real: str,
+    synthetic: str,
+    schema: str,
+    train: str | None,
+    metrics: str | None,
+    learners: str | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Holds SYNTHETIC against REAL. No budget covers what it prints.
 
@@ -401,20 +409,27 @@ def evaluate(
     Example:
       understudy evaluate holdout.csv synthetic.parquet people.toml
       understudy evaluate holdout.csv synthetic.csv people.toml --train people.csv --metrics wd,tvd2
+      understudy evaluate holdout.csv synthetic.csv people.toml --learners catboost,svm
     """
     import json
 
     from understudy.evaluate import NOT_COVERED, resolve
 
-    with _arguments():
-        chosen = list(resolve(None if metrics is None else [name.strip() for name in metrics.split(",")]))
-        if seed < 0:
-            raise ValueError(f"--seed: expected a whole number >= 0, got {seed}.")
     facts = _read_schema(schema)
-    judged = understudy.evaluate(real, synthetic, facts, metrics=chosen, train=train, seed=seed)
+    chosen, trained = (
+        None if names is None else [name.strip() for name in names.split(",")] for names in (metrics, learners)
+    )
+    try:
+        with _arguments():
+            resolve(facts, chosen, trained)
+            if seed < 0:
+                raise ValueError(f"--seed: expected a whole number >= 0, got {seed}.")
+    except ImportError as error:
+        raise Refused(str(error)) from None
+    judged = understudy.evaluate(real, synthetic, facts, metrics=chosen, learners=trained, train=train, seed=seed)
     if as_json:
         printed = {"covered_by_budget": False, "note": NOT_COVERED, "seed": seed, "rows": judged.to_dicts()}
-        click.echo(json.dumps(printed, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(printed, indent=2, ensure_ascii=False, allow_nan=False))
         return
     click.echo(NOT_COVERED)
     click.echo(_aligned(judged.to_dicts(), beside=train is not None))
@@ -430,17 +445,20 @@ def _aligned(rows: list[dict[str, Any]], *, beside: bool) -> str:
     from rich.text import Text
 
     numbers = ("value", "floor", "reference") if beside else ("value",)
-    table = Table("metric", "columns", box=SIMPLE_HEAD)
+    names = ("metric", "learner", "columns") if any(row["learner"] for row in rows) else ("metric", "columns")
+    table = Table(*names, box=SIMPLE_HEAD)
     for number in numbers:
         table.add_column(number, justify="right")
     for row in rows:
         shown = ("-" if row[number] is None else f"{row[number]:.4g}" for number in numbers)
-        table.add_row(row["metric"], Text(row["columns"] or "(all)"), *shown)
+        cells = row | {"columns": row["columns"] or "(all)"}
+        table.add_row(*(Text(cells[name]) for name in names), *shown)
     # As wide as it needs: a name that is cut off is of no use, in a file or on a terminal.
     console = Console(file=io.StringIO(), width=10_000, color_system=None)
     console.print(table)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # pyright: ignore[reportAttributeAccessIssue]
-    return "\n".join([*lines, *(f"{row['metric']}: {row['how']}." for row in rows if not row["columns"])])
+    whole = {", ".join(filter(None, (row["metric"], row["learner"]))): row for row in rows if not row["columns"]}
+    return "\n".join([*lines, *(f"{name}: {row['how']}." for name, row in whole.items())])
 
 
 @cli.command()
@@ -496,6 +514,104 @@ def set_cap(file: str, table: str, epsilon: float, delta: float) -> None:
     with _arguments():
         understudy.LedgerFile(file).set_cap(table, epsilon, delta)
     click.echo(f"{file}: at most epsilon = {epsilon:g}, delta = {delta:g} for table {table!r}.")
+
+
+# The race track ----------------------------------------------------------------------------------------------------
+
+
+class _Bench(click.Group):
+    """A group whose first word may be a grid instead of a command: `bench grid.toml -o results`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@cli.group(cls=_Bench, subcommand_metavar="GRID -o RESULTS | table RESULTS | figure RESULTS")
+def bench() -> None:
+    """Races methods against each other on public tables and simulations.
+
+    A grid is a TOML file: data sets, methods, budgets, seeds, and what to measure. Every run leaves one line in
+    RESULTS/runs.jsonl. Stop it whenever you like: the same command goes on where it was.
+
+    \b
+    Example:
+      understudy bench benchmarks/real-data.toml -o results
+      understudy bench table results
+      understudy bench figure results -o figures
+    """
+
+
+@bench.command("run", hidden=True)
+@click.argument("grid")
+@click.option("-o", "--output", metavar="RESULTS", required=True, help="The folder of the results; made if missing.")
+@click.option("--processes", type=click.IntRange(min=1), help="How many runs at once.  [default: one a core]")
+@click.option("--methods", metavar="A,B", help="Only these methods of the grid, by label.")
+@click.option("--small", is_flag=True, help="A sketch of the grid that runs in seconds, to see that it would.")
+@click.option("--quiet", is_flag=True, help="Print no progress.")
+def run_bench(grid: str, output: str, processes: int | None, methods: str | None, small: bool, quiet: bool) -> None:
+    """Makes every run of GRID that is not in RESULTS yet.
+
+    \b
+    Example:
+      understudy bench benchmarks/real-data.toml -o results
+      understudy bench benchmarks/real-data.toml -o sketch --small
+    """
+    from understudy import grids
+    from understudy.bench import race
+
+    asked = grids.read(grid)
+    asked = asked if methods is None else asked.only([label.strip() for label in methods.split(",")])
+    outcome = race(asked.small() if small else asked, output, processes=processes, progress=False if quiet else None)
+    for run, why in outcome.failed.items():
+        click.echo(f"failed: {run}: {' '.join(why.split())}", err=True)
+    click.echo(f"{_count(outcome.made, 'run')} made, {outcome.there} were there: {output}/runs.jsonl. Next:")
+    click.echo(f"  understudy bench table {output}")
+    if outcome.failed:
+        raise Refused(f"{_count(len(outcome.failed), 'run')} failed. Start again to try them again.")
+
+
+@bench.command("table")
+@click.argument("results")
+@click.option("-o", "--output", metavar="DIR", help="Write NAME.md, NAME.csv and NAME.tex there instead.")
+@click.option(
+    "--format", "style", type=click.Choice(["markdown", "csv", "latex"]), default="markdown", show_default=True
+)
+def bench_table(results: str, output: str | None, style: str) -> None:
+    """Prints the tables that the grid of RESULTS asks for.
+
+    The best is bold, the second underlined; a star says that a Wilcoxon test finds the best better than every other.
+
+    \b
+    Example:
+      understudy bench table results
+      understudy bench table results -o tables
+    """
+    from understudy import scoreboard
+
+    if output is not None:
+        for path in scoreboard.write_tables(results, output):
+            click.echo(path)
+        return
+    for rendered in scoreboard.render_tables(scoreboard.read(results)).values():
+        click.echo(getattr(rendered, style))
+
+
+@bench.command("figure")
+@click.argument("results")
+@click.option("-o", "--output", metavar="DIR", help="Where NAME.svg and NAME.png go.  [default: RESULTS]")
+def bench_figure(results: str, output: str | None) -> None:
+    """Draws the figures that the grid of RESULTS asks for.
+
+    \b
+    Example:
+      understudy bench figure results -o figures
+    """
+    from understudy import scoreboard
+
+    for path in scoreboard.write_figures(results, output or results):
+        click.echo(path)
 
 
 def _count(number: int, noun: str) -> str:

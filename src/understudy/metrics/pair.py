@@ -7,7 +7,7 @@ one beyond ±1e100 is held there, where squares of differences still fit into a 
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,23 +38,15 @@ class Side:
 
     def take(self, rows: np.ndarray) -> "Side":
         """The same columns with some of the rows."""
-        return self._with(lambda column: column[rows])
+        numbers = {name: column[rows] for name, column in self.numbers.items()}
+        codes = {name: column[rows] for name, column in self.codes.items()}
+        return dataclasses.replace(self, numbers=numbers, codes=codes)
 
     def sample(self, rows: int, seed: int) -> "Side":
         """At most so many rows, drawn without replacement; one and the same draw for tables of one length."""
         if self.rows <= rows:
             return self
         return self.take(np.sort(np.random.default_rng(seed).choice(self.rows, rows, replace=False)))
-
-    def shuffled(self, seed: int) -> "Side":
-        """Each column in an order of its own: the same margins, and no dependence."""
-        draw = np.random.default_rng(seed)
-        return self._with(draw.permutation)
-
-    def _with(self, change: Callable[[np.ndarray], np.ndarray]) -> "Side":
-        numbers = {name: change(column) for name, column in self.numbers.items()}
-        codes = {name: change(column) for name, column in self.codes.items()}
-        return dataclasses.replace(self, numbers=numbers, codes=codes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -34,6 +34,7 @@ from understudy.table import Table, read
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
+NUMBER_METRICS, CLASS_METRICS = ("r2", "rmse"), ("f1", "auc", "accuracy")
 FEWEST_ROWS = 10  # with fewer training rows nothing is trained: their mean or commonest class is the answer
 MOST_LABELS = 50  # columns that one categorical column may become: its commonest labels; the rest share the zero
 MOST_PASSES = 200  # of a network over its rows; more would learn the noise of a small table
@@ -135,13 +136,20 @@ LEARNERS: Mapping[str, Learner] = types.MappingProxyType(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Task:
-    """Two parts as matrices. Targets are numbers, or codes of classes that both parts share."""
+    """Two parts as matrices. Targets are numbers, or codes of classes that both parts share.
+
+    Attributes:
+        scale: A numeric target in the table that sets the unit of rmse.
+        scaled_by: What that table is called.
+    """
 
     features: Floats  # (training rows, features)
     target: NDArray
     test_features: Floats  # (test rows, features)
     test_target: NDArray
     classify: bool
+    scale: NDArray
+    scaled_by: str
 
     @property
     def shortcut(self) -> str | None:
@@ -163,22 +171,25 @@ def usefulness(
     test: Any,
     schema: Schema,
     *,
-    learners: Sequence[str] = ("catboost", "mlp", "random forest", "xgboost", "svm"),
+    learners: Sequence[str] = tuple(LEARNERS),
+    scale: Any = None,
     seed: int = 0,
     threads: int = 2,
 ) -> list[dict[str, Any]]:
     """Trains each learner on `train` to predict `schema.target` and scores it on `test`.
 
-    A numeric target gives r2 and rmse, the latter with the target z-scored by the test part. A categorical or boolean
-    one gives f1 (the mean over the classes of the test part), auc (one class against the rest, the mean over the same)
-    and accuracy. A class that the training rows lack is never predicted and has an auc of one half. What is undefined
-    is NaN: all where a part has no row with a target, r2, rmse and auc where the test part's target is constant.
+    A numeric target gives r2 and rmse, the latter with the target z-scored by `scale`. A categorical or boolean one
+    gives f1 (the mean over the classes of the test part), auc (one class against the rest, the mean over the same) and
+    accuracy. A class that the training rows lack is never predicted and has an auc of one half. What is undefined is
+    NaN: all where a part has no row with a target, r2 and auc where the test part's target is constant, rmse where
+    that of `scale` is.
 
     Args:
         train: Usually synthetic rows: whatever `table.read` takes, or a `Table`.
         test: Real rows that the synthesizer has not seen, likewise.
         schema: Names the target. The column of units is not needed, and not used.
         learners: Which of `LEARNERS`.
+        scale: The real table that was fitted, for a unit of rmse that all synthetic tables share; None: the test part.
         seed: Fixes whatever a learner draws: same rows, seed and number of threads, same values.
         threads: How many a learner may use.
 
@@ -187,15 +198,15 @@ def usefulness(
 
     Raises:
         SchemaError: It names no target.
+        ValueError: There is no such learner.
         ImportError: A library is missing.
     """
-    if schema.target is None:
-        raise SchemaError("target: expected the name of the column to be predicted, got none. Add it to the schema.")
-    for name in learners:
-        if name not in LEARNERS:
-            known = ", ".join(LEARNERS)
-            raise ValueError(f"usefulness: unknown learner {name!r}.{did_you_mean(name, LEARNERS)} Known: {known}.")
-    task = _task(_table(train, schema), _table(test, schema), schema, schema[schema.target])
+    target = target_of(schema)
+    check_learners(learners)
+    task = _task(open_table(train, schema), open_table(test, schema), schema, target)
+    if scale is not None and not task.classify:
+        known = _known_numbers(open_table(scale, schema), target)
+        task = dataclasses.replace(task, scale=known, scaled_by="the fitted table")
     score = _score_classes if task.classify else _score_numbers
     counts = f"trained on {len(task.target)} rows, scored on {len(task.test_target)}"
     rows = []
@@ -206,7 +217,33 @@ def usefulness(
     return rows
 
 
-def _table(source: Any, schema: Schema) -> Table:
+def target_of(schema: Schema) -> Column:
+    """The column to be predicted.
+
+    Raises:
+        SchemaError: The schema names none.
+    """
+    if schema.target is None:
+        raise SchemaError("target: expected the name of the column to be predicted, got none. Add it to the schema.")
+    return schema[schema.target]
+
+
+def check_learners(names: Sequence[str]) -> None:
+    """Refuses learners that are unknown or not installed, before anything is trained.
+
+    Raises:
+        ValueError: There is no such learner.
+        ImportError: Its library is missing.
+    """
+    for name in names:
+        if name not in LEARNERS:
+            known = ", ".join(LEARNERS)
+            raise ValueError(f"learners: expected some of {known}, got {name!r}.{did_you_mean(name, LEARNERS)}")
+    for name in names:
+        _library(LEARNERS[name].module)
+
+
+def open_table(source: Any, schema: Schema) -> Table:
     """The table without its units: synthetic rows belong to nobody."""
     if isinstance(source, Table):
         return source
@@ -241,7 +278,14 @@ def _task(train: Table, test: Table, schema: Schema, target: Column) -> _Task:
         test_features=np.column_stack([np.empty((int(known[1].sum()), 0)), *(pair[1] for pair in pairs)]),
         test_target=targets[1][known[1]],
         classify=classify,
+        scale=targets[1][known[1]],
+        scaled_by="the test part",
     )
+
+
+def _known_numbers(table: Table, column: Column) -> Floats:
+    values = table.columns[column.name]
+    return np.clip(values[np.isfinite(values)], -FARTHEST, FARTHEST)
 
 
 def _numbers(train: Table, test: Table, column: Column, *known: NDArray) -> list[tuple[Floats, Floats]]:
@@ -297,19 +341,26 @@ Scores = dict[str, tuple[float, str]]  # a value and its meaning, by metric
 
 
 def _score_numbers(task: _Task, learner: Learner, seed: int, threads: int) -> Scores:
-    """R² = 1 − mse / variance of the test target, and rmse with that variance scaled to 1."""
-    truth, r2, rmse = task.test_target, math.nan, math.nan
-    if len(task.target) and len(truth) and np.ptp(truth) > 0:
+    """R² = 1 − mse / variance of the test target, and rmse / standard deviation of the target that sets the scale."""
+    r2 = rmse = math.nan
+    if len(task.target) and len(task.test_target):
         centre, scale = _centre_and_scale(task.target)
-        guess = np.full(len(truth), centre)
+        guess = np.full(len(task.test_target), centre)
         if task.shortcut is None:
             guess += scale * _train(task, _standard(task.target, centre, scale), learner, seed, threads)
-        share = float(np.mean(_standard(truth - guess, 0.0, _centre_and_scale(truth)[1], FARTHEST) ** 2))
-        r2, rmse = 1.0 - share, math.sqrt(share)
+        r2 = 1.0 - _squared_error(task.test_target - guess, task.test_target)
+        rmse = math.sqrt(_squared_error(task.test_target - guess, task.scale))
     return {
         "r2": (r2, "R² on the test part"),
-        "rmse": (rmse, "root mean squared error on the test part, its target z-scored by the test part"),
+        "rmse": (rmse, f"root mean squared error on the test part, its target z-scored by {task.scaled_by}"),
     }
+
+
+def _squared_error(errors: Floats, scale: Floats) -> float:
+    """The mean of squared errors over the variance of `scale`; NaN where that does not vary."""
+    if not len(scale) or np.ptp(scale) == 0:
+        return math.nan
+    return float(np.mean(_standard(errors, 0.0, _centre_and_scale(scale)[1], FARTHEST) ** 2))
 
 
 def _score_classes(task: _Task, learner: Learner, seed: int, threads: int) -> Scores:
@@ -374,7 +425,7 @@ def _train(task: _Task, target: NDArray, learner: Learner, seed: int, threads: i
 def _build(learner: Learner, rows: int, classify: bool, seed: int, threads: int) -> Any:
     settings = {**learner.settings, **learner.running}
     if learner.seed_as is not None:
-        settings[learner.seed_as] = seed
+        settings[learner.seed_as] = seed % 2**31  # the widest that all libraries take
     if learner.threads_as is not None:
         settings[learner.threads_as] = threads
     if learner.steps is not None:
