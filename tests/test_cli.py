@@ -83,6 +83,7 @@ def parse(command, words):
 def test_the_commands_are_those_of_the_design():
     names = {" ".join(path) for path in every_command()}
     assert names >= {"demo", "schema draft", "plan", "fit", "sample", "ledger show", "ledger cap", "receipt"}
+    assert names >= {"evaluate", "bench", "bench table", "bench figure"}
 
 
 def test_help_names_every_method():

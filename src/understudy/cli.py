@@ -522,13 +522,15 @@ def set_cap(file: str, table: str, epsilon: float, delta: float) -> None:
 class _Bench(click.Group):
     """A group whose first word may be a grid instead of a command: `bench grid.toml -o results`."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["run", *args])
 
 
-@cli.group(cls=_Bench, subcommand_metavar="GRID -o RESULTS | table RESULTS | figure RESULTS")
+@cli.group(
+    cls=_Bench,
+    context_settings={"ignore_unknown_options": True},
+    subcommand_metavar="GRID -o RESULTS | table RESULTS | figure RESULTS",
+)
 def bench() -> None:
     """Races methods against each other on public tables and simulations.
 
@@ -537,7 +539,7 @@ def bench() -> None:
 
     \b
     Example:
-      understudy bench benchmarks/real-data.toml -o results
+      understudy bench benchmarks/grids/real-data.toml -o results
       understudy bench table results
       understudy bench figure results -o figures
     """
@@ -555,8 +557,8 @@ def run_bench(grid: str, output: str, processes: int | None, methods: str | None
 
     \b
     Example:
-      understudy bench benchmarks/real-data.toml -o results
-      understudy bench benchmarks/real-data.toml -o sketch --small
+      understudy bench benchmarks/grids/real-data.toml -o results
+      understudy bench benchmarks/grids/real-data.toml -o sketch --small
     """
     from understudy import grids
     from understudy.bench import race
@@ -608,9 +610,9 @@ def bench_figure(results: str, output: str | None) -> None:
     Example:
       understudy bench figure results -o figures
     """
-    from understudy import scoreboard
+    from understudy import figures
 
-    for path in scoreboard.write_figures(results, output or results):
+    for path in figures.write_figures(results, output or results):
         click.echo(path)
 
 

@@ -38,11 +38,18 @@ class PrivateRows:
         max_rows_per_unit: The most rows that one unit has in here; public.
     """
 
-    __slots__ = ("_exact", "_exact_labels", "max_rows_per_unit")
+    __slots__ = ("_exact", "_exact_labels", "_exact_units", "max_rows_per_unit")
 
-    def __init__(self, columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]], max_rows_per_unit: int):
+    def __init__(
+        self,
+        columns: Mapping[str, NDArray],
+        labels: Mapping[str, Sequence[str]],
+        max_rows_per_unit: int,
+        units: NDArray[np.int64] | None = None,
+    ):
         self._exact = dict(columns)
         self._exact_labels = dict(labels)
+        self._exact_units = units  # whose each row is; None where every row is a unit of its own
         self.max_rows_per_unit = max_rows_per_unit
 
     @property
@@ -56,7 +63,7 @@ class PrivateRows:
             Releases nothing. A row of the result depends on the same row alone, so neighbours stay neighbours.
         """
         columns = {name: function(*(self._exact[s] for s in sources)) for name, (sources, function) in recipes.items()}
-        return PrivateRows(columns, {}, self.max_rows_per_unit)
+        return PrivateRows(columns, {}, self.max_rows_per_unit, self._exact_units)
 
     def relabel(self, column: str, labels: Sequence[str], *, other: int) -> "PrivateRows":
         """The same rows with one column's codes pointing into public labels; a category not among them is `other`.
@@ -69,7 +76,7 @@ class PrivateRows:
         codes = self._exact[column]
         recoded = np.where(codes < 0, -1, to_public[codes] if len(to_public) else -1)
         known = {**self._exact_labels, column: tuple(labels)}
-        return PrivateRows({**self._exact, column: recoded}, known, self.max_rows_per_unit)
+        return PrivateRows({**self._exact, column: recoded}, known, self.max_rows_per_unit, self._exact_units)
 
     def __repr__(self) -> str:
         return f"PrivateRows({', '.join(self.names)})"
@@ -99,7 +106,8 @@ def lock(
     starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
     place = np.arange(len(grouped)) - np.repeat(starts, np.diff(np.r_[starts, len(grouped)]))
     kept = np.sort(order[place < max_rows_per_unit])
-    return PrivateRows({name: column[kept] for name, column in columns.items()}, labels, max_rows_per_unit)
+    whose = np.unique(unit[kept], return_inverse=True)[1]
+    return PrivateRows({name: column[kept] for name, column in columns.items()}, labels, max_rows_per_unit, whose)
 
 
 # Noise --------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ receipt says it.
 
 import dataclasses
 import hashlib
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,13 @@ class Key:
     def numpy(self) -> np.random.Generator:
         """A generator at the start of this stream."""
         return np.random.Generator(np.random.SFC64(self.sequence))
+
+    def jax(self) -> Any:
+        """JAX's counter-based generator at the start of this stream; its state is 64 bits wide."""
+        import jax
+
+        low, high = self.sequence.generate_state(2, np.uint32).tolist()
+        return jax.random.wrap_key_data(jax.numpy.array([high, low], dtype=jax.numpy.uint32))
 
     def __repr__(self) -> str:
         return f"Key({'secret' if self.secret else 'seeded'})"
