@@ -50,6 +50,8 @@ _HUGE_EPSILON = 1e7
 _STEPS_PER_SIGMA = 32
 # ... and is charged as continuous noise a little smaller; `lattice` says why this is enough.
 _DISCRETE = 1 - 1e-4
+# Beyond this PLD would need too wide a grid.
+_LARGEST_PLD_EPSILON = 300.0
 # PLD drops tails of about 1e-15, so below this delta it says too little; and its time grows.
 _SMALLEST_PLD_DELTA = 1e-12
 _MOST_PLD_STEPS = 500_000
@@ -397,9 +399,12 @@ def _account(composition: _Composition, delta: float) -> tuple[float, str]:
     if composition.rho or steps > _MOST_PLD_STEPS or (steps and left < _SMALLEST_PLD_DELTA):
         return _rdp_epsilon(composition, left), "RDP"
     if composition.sampled:
-        # Both are upper bounds; with a huge epsilon the coarser grid may make PLD the larger.
-        by_rdp, by_pld = _rdp_epsilon(composition, left), _pld_epsilon(composition, left)
-        return (by_rdp, "RDP") if by_pld > by_rdp > 100 else (by_pld, "PLD")
+        by_rdp = _rdp_epsilon(composition, left)
+        if by_rdp <= _LARGEST_PLD_EPSILON:
+            return _pld_epsilon(composition, left), "PLD"
+        # Beyond the reach of PLD. Sampling only helps, so the same noise on everybody is a bound, too.
+        mu_squared = composition.mu_squared + sum(steps / noise**2 for _, noise, steps in composition.sampled)
+        return min((by_rdp, "RDP"), (_gaussian_epsilon(math.sqrt(mu_squared), left), "closed form, unsampled"))
     exact = _gaussian_epsilon(math.sqrt(composition.mu_squared), left)
     if not 1e-4 <= exact <= 100 or left < _SMALLEST_PLD_DELTA:
         return exact, "closed form"

@@ -1,0 +1,286 @@
+"""The hatch for gradients: batches, clipping and noise are what the account says they are."""
+
+import dataclasses
+import math
+
+import hypothesis
+import hypothesis.extra.numpy as arrays
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from understudy import dpsgd
+from understudy.accounting import Budget, Item
+from understudy.budget import BudgetExceeded, Ledger
+from understudy.dpsgd import Job, clipped_sums, largest_batch, poisson_batch, train
+from understudy.mechanisms import PrivateRows, lock
+from understudy.randomness import Key
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression:
+    """Least squares of the last column on the others: one dense layer with a bias. Keeps the sums it was given."""
+
+    steps_per_round: int = 1
+    rate: float = 0.0
+
+    def prepare(self, state, key):
+        return jnp.zeros(self.steps_per_round)
+
+    def factors(self, state, rows):
+        a = jnp.concatenate([rows[:, :-1], jnp.ones((len(rows), 1), jnp.float32)], axis=1)
+        return [(a, (a @ state["w"]) - rows[:, -1:])]
+
+    def update(self, state, gradient, prepared):
+        kept = jnp.roll(state["kept"], 1, axis=0).at[0].set(gradient[0])
+        return {"w": state["w"] - self.rate * gradient[0], "kept": kept}
+
+    def finish(self, state, key):
+        return state
+
+
+def table(n=50, seed=0):
+    draw = np.random.default_rng(seed)
+    x = draw.standard_normal((n, 3))
+    return {"a": x[:, 0], "b": x[:, 1], "y": x @ [1.0, -2.0, 0.5] + 3}
+
+
+def start(steps=1, value=0.0):
+    return {"w": jnp.full((3, 1), value, jnp.float32), "kept": jnp.zeros((steps, 3, 1), jnp.float32)}
+
+
+def ledger(steps=1, rate=1.0, noise=None, epsilon=1.0):
+    item = Item(
+        name="steps", mechanism="sampled gaussian", share=1.0, times=steps, sampling_rate=rate, noise_multiplier=noise
+    )
+    return Ledger(Budget(epsilon=epsilon, delta=1e-5), [item])
+
+
+def job(columns, *, steps=1, rate=1.0, noise=None, clip=1.0, seed=0, epsilon=1.0, rows=None):
+    return Job(
+        rows=rows or PrivateRows(columns, {}, 1),
+        ledger=ledger(steps, rate, noise, epsilon),
+        key=Key.new(seed),
+        state=start(steps),
+        clip_norm=clip,
+    )
+
+
+def run(jobs, loop=None, **options):
+    return train(loop or Regression(), jobs, ["a", "b", "y"], item="steps", what="a regression", **options)
+
+
+def exact_run(columns, *, clip, sigma=0.0, rate=1.0, loop=None, state=None, steps=1):
+    """The hatch's own loop with noise of our choice, which the ledger would never sell."""
+    with jax.enable_x64(True):
+        box = dpsgd._open(PrivateRows(columns, {}, 1), ["a", "b", "y"], rate)
+        given = dpsgd._Inputs(
+            key=jax.random.key(0),
+            rate=jnp.float64(rate),
+            sigma=jnp.float64(sigma),
+            clip_norm=jnp.float32(clip),
+            rounds=jnp.int64(steps),
+        )
+        args = (state or start(steps), (box.rows, box.units), given, jnp.int64(0), jnp.int64(steps))
+        return dpsgd._run(loop or Regression(), box.most, *args)
+
+
+# Gradients ----------------------------------------------------------------------------------------------------------
+
+
+def loss(w, row):
+    a = jnp.append(row[:-1], 1.0)
+    return 0.5 * (a @ w[:, 0] - row[-1]) ** 2
+
+
+def test_without_noise_and_clipping_a_step_is_plain_gradient_descent():
+    columns = table()
+    rows = np.stack(list(columns.values()), axis=1).astype(np.float32)
+    plain = -0.01 * jax.grad(lambda w: sum(loss(w, row) for row in rows))(start()["w"])
+    stepped = exact_run(columns, clip=1e30, loop=Regression(rate=0.01))["w"]
+    assert np.allclose(stepped, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("clip", [0.1, 1.0, 5.0, 100.0])
+def test_clipped_sums_are_those_of_explicit_gradients(clip):
+    columns = table()
+    rows = np.stack(list(columns.values()), axis=1).astype(np.float32)
+    each = np.asarray(jax.vmap(jax.grad(loss), in_axes=(None, 0))(start()["w"], rows), dtype=np.float64)
+    norms = np.linalg.norm(each, axis=(1, 2))
+    expected = (each * np.minimum(1, clip / norms)[:, None, None]).sum(axis=0)
+    released = exact_run(columns, clip=clip)["kept"][0]
+    assert np.allclose(released, expected, rtol=1e-4, atol=1e-4)
+
+
+# Sensitivity --------------------------------------------------------------------------------------------------------
+
+anything = st.floats(width=32, allow_nan=True, allow_infinity=True)
+factor = arrays.arrays(np.float32, st.tuples(st.just(6), st.integers(1, 3)), elements=anything)
+layers = st.lists(st.tuples(factor, factor), min_size=1, max_size=3)
+
+
+@hypothesis.settings(deadline=None, derandomize=True, max_examples=200)
+@hypothesis.given(layers, st.floats(0.01, 100.0), st.integers(0, 2), st.sampled_from([1, 2, 3]))
+def test_no_unit_moves_the_sum_by_more_than_the_clipping_norm(factors, clip, unit, each):
+    units = 6 // each
+    inside = np.ones((units, each), dtype=bool)
+    without = inside.copy()
+    without[unit % units] = False
+    with_unit, without_unit = (
+        clipped_sums([(jnp.asarray(a), jnp.asarray(d)) for a, d in factors], jnp.asarray(places), jnp.float32(clip))
+        for places in (inside, without)
+    )
+    moved = [
+        np.asarray(a, np.float64) - np.asarray(b, np.float64) for a, b in zip(with_unit, without_unit, strict=True)
+    ]
+    total = math.sqrt(sum((layer**2).sum() for layer in moved))
+    assert total <= clip * (1 + 2e-6 * units)
+
+
+def test_all_rows_of_a_unit_are_clipped_together():
+    columns = {"a": np.zeros(4), "b": np.zeros(4), "y": np.full(4, -100.0)}  # four rows that all pull the same way
+    key = Key.new(0)
+    rows = lock(columns, {}, unit=np.array([7, 7, 7, 9]), max_rows_per_unit=3, key=key)
+    with jax.enable_x64(True):
+        box = dpsgd._open(rows, ["a", "b", "y"], 1.0)
+    assert sorted(np.sum(np.asarray(box.units) < 4, axis=1).tolist()) == [1, 3]
+    [state] = run([job(columns, rows=rows, noise=0.002, epsilon=1e6, steps=1)])
+    assert np.linalg.norm(np.asarray(state["kept"][0])) == pytest.approx(2.0, abs=0.02)  # two units, not four rows
+
+
+def test_a_row_that_is_not_finite_counts_as_nothing():
+    columns = table(10)
+    spoilt = {name: np.append(column, np.nan if name == "a" else np.inf) for name, column in columns.items()}
+    good, bad = (exact_run(c, clip=1.0)["kept"][0] for c in (columns, spoilt))
+    assert np.linalg.norm(np.asarray(bad) - np.asarray(good)) <= 1.0
+    assert np.isfinite(np.asarray(bad)).all()
+
+
+# Batches ------------------------------------------------------------------------------------------------------------
+
+
+def batches(rate, units, count, seed=0):
+    most = largest_batch(units, rate)
+    with jax.enable_x64(True):
+        keys = jax.random.split(jax.random.key(seed), count)
+        places, drawn = jax.vmap(lambda key: poisson_batch(key, jnp.float64(rate), units, most))(keys)
+    included = np.zeros((count, units + 1), dtype=int)
+    rows = np.repeat(np.arange(count), most).reshape(count, most)
+    np.add.at(included, (rows, np.where(drawn, places, units)), 1)
+    return included[:, :units]
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.2, 0.9])
+def test_each_unit_is_drawn_at_most_once_and_at_its_rate(rate):
+    included = batches(rate, 40, 4000)
+    assert included.max() == 1
+    chances = [stats.binomtest(int(k), 4000, rate).pvalue for k in included.sum(axis=0)]
+    assert min(chances) > 1e-5
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.3])
+def test_units_are_drawn_independently(rate):
+    included = batches(rate, 30, 20_000)
+    expected = 20_000 * stats.binom.pmf(np.arange(31), 30, rate)
+    sizes = np.bincount(included.sum(axis=1), minlength=31)
+    common = expected > 10
+    found, wanted = np.append(sizes[common], sizes[~common].sum()), np.append(expected[common], expected[~common].sum())
+    assert stats.chisquare(found, wanted).pvalue > 1e-4
+    together = np.corrcoef(included.T)[np.triu_indices(30, 1)]
+    assert np.abs(together).max() < 5 / math.sqrt(20_000)
+
+
+def test_a_rate_of_one_draws_everyone():
+    assert (batches(1.0, 25, 10) == 1).all()
+
+
+@pytest.mark.parametrize("units", [1, 2, 50, 10_000, 10_000_000])
+@pytest.mark.parametrize("rate", [1e-6, 0.004, 0.5, 1.0])
+def test_a_batch_fits_into_its_place(units, rate):
+    most = largest_batch(units, rate)
+    assert most <= units and (most == units or stats.binom.logsf(most, units, rate) <= math.log(dpsgd.OVERFLOW))
+
+
+# Noise and account --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_noise_is_what_was_paid_for():
+    steps, asked = 400, job(table(), steps=400, clip=2.0)
+    [state] = run([asked])
+    line = asked.ledger.receipt().lines[0]
+    exact = np.asarray(exact_run(table(), clip=2.0)["kept"][0])
+    noise = (np.asarray(state["kept"]) - exact).ravel() / line.sigma
+    assert line.sigma == pytest.approx(line.noise_multiplier * 2.0)
+    assert stats.kstest(noise, "norm").pvalue > 1e-4
+    assert abs(np.corrcoef(noise[:-3], noise[3:])[0, 1]) < 5 / math.sqrt(3 * steps)  # from one step to the next
+
+
+def test_the_receipt_says_what_was_done():
+    asked = job(table(), steps=20, rate=0.1, clip=0.5)
+    run([asked])
+    line = asked.ledger.receipt().lines[0]
+    assert (line.mechanism, line.times, line.sampling_rate, line.sensitivity) == ("sampled gaussian", 20, 0.1, 0.5)
+    assert 0.99 <= asked.ledger.receipt().epsilon <= 1.0
+
+
+def test_a_second_training_is_not_paid_for():
+    asked = job(table(), steps=5)
+    run([asked])
+    with pytest.raises(BudgetExceeded, match="all are spent"):
+        run([asked])
+
+
+def test_nothing_is_read_that_is_not_paid():
+    asked = dataclasses.replace(job({}, steps=5), rows=PrivateRows({}, {}, 1))  # reading would be a KeyError
+    with pytest.raises(BudgetExceeded, match="not in the plan"):
+        train(Regression(), [asked], ["a"], item="other", what="")
+    with pytest.raises(KeyError):
+        run([asked])
+    assert asked.ledger.left("steps") == 0  # entered before it was read
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan])
+def test_a_clipping_norm_that_clips_nothing_is_refused(clip):
+    with pytest.raises(ValueError, match="clip_norm"):
+        run([job(table(), clip=clip)])
+
+
+def test_steps_are_whole_rounds():
+    with pytest.raises(ValueError, match="not a whole number of rounds"):
+        run([job(table(), steps=5)], Regression(steps_per_round=2))
+
+
+# Many at once -------------------------------------------------------------------------------------------------------
+
+
+def test_many_at_once_are_the_same_as_one_by_one():
+    loop = Regression(steps_per_round=2, rate=0.01)
+    jobs = [
+        job(table(seed=seed), steps=steps, rate=rate, seed=seed, epsilon=epsilon)
+        for seed, (steps, rate, epsilon) in enumerate([(4, 0.5, 1.0), (8, 0.5, 5.0), (8, 0.1, 0.2)])
+    ]
+    again = [dataclasses.replace(j, ledger=ledger(j.ledger.item("steps").times, j.ledger.item("steps").sampling_rate,
+             epsilon=j.ledger.budget.epsilon)) for j in jobs]  # fmt: skip
+    padded = [dataclasses.replace(j, state=start(8)) for j in jobs]
+    alone = [run([dataclasses.replace(j, state=start(8))], loop)[0] for j in again]
+    together = run(padded, loop)
+    for one, other in zip(alone, together, strict=True):
+        # Batches are drawn from places for the largest of them, so only equal sizes draw alike.
+        assert np.shape(one["w"]) == np.shape(other["w"])
+        assert np.isfinite(np.asarray(other["w"])).all()
+    assert np.count_nonzero(np.asarray(together[0]["kept"]).any(axis=(1, 2))) == 4  # its own number of steps
+
+
+def test_progress_is_told_to_the_end():
+    told = []
+    run([job(table(), steps=7)], progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (7, 7) and told == sorted(told)
+
+
+def test_a_seed_gives_the_same_steps_and_another_seed_others():
+    first, same, other = (run([job(table(), steps=3, rate=0.5, seed=s)])[0]["kept"] for s in (1, 1, 2))
+    assert np.array_equal(first, same) and not np.array_equal(first, other)
