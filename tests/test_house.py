@@ -83,6 +83,7 @@ PLAN: dict[str, set[str] | None] = {
         "result_file",
         "schema",
         "simulators",
+        "synthesizers",
     },
     "typesetting": set(),
     "runs": {"files", "grids", "schema", "typesetting"},

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from understudy.evaluate import evaluate
     from understudy.ledger_file import LedgerError, LedgerFile
     from understudy.model import Model, ModelError, load
-    from understudy.pipeline import Plan, fit, plan
+    from understudy.pipeline import Plan, fit, fit_many, order_from, plan
     from understudy.schema import Column, Schema, SchemaError
     from understudy.synthesizers import METHODS
     from understudy.synthesizers.copula import Copula
     from understudy.synthesizers.independent import Independent
+    from understudy.synthesizers.prada.adversarial import PradaGAN
+    from understudy.synthesizers.prada.dpgan import DPGAN
     from understudy.table import TableError
 
 _ROOMS = {
@@ -27,6 +29,7 @@ _ROOMS = {
     "BudgetExceeded": "budget",
     "Column": "schema",
     "Copula": "synthesizers.copula",
+    "DPGAN": "synthesizers.prada.dpgan",
     "Independent": "synthesizers.independent",
     "LedgerError": "ledger_file",
     "LedgerFile": "ledger_file",
@@ -34,17 +37,21 @@ _ROOMS = {
     "Model": "model",
     "ModelError": "model",
     "Plan": "pipeline",
+    "PradaGAN": "synthesizers.prada.adversarial",
     "Receipt": "budget",
     "Schema": "schema",
     "SchemaError": "schema",
     "TableError": "table",
     "evaluate": "evaluate",
     "fit": "pipeline",
+    "fit_many": "pipeline",
     "load": "model",
+    "order_from": "pipeline",
     "plan": "pipeline",
 }
 
 __all__ = [
+    "DPGAN",
     "METHODS",
     "Budget",
     "BudgetExceeded",
@@ -56,13 +63,16 @@ __all__ = [
     "Model",
     "ModelError",
     "Plan",
+    "PradaGAN",
     "Receipt",
     "Schema",
     "SchemaError",
     "TableError",
     "evaluate",
     "fit",
+    "fit_many",
     "load",
+    "order_from",
     "plan",
 ]
 

@@ -26,7 +26,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -35,14 +35,16 @@ import understudy
 from understudy import datasets, simulators
 from understudy.evaluate import resolve as resolve_judges
 from understudy.evaluate import scores, shuffled
-from understudy.grids import EXAMPLE, REAL, SHUFFLED, Dataset, Grid, GridError, Run
+from understudy.grids import EXAMPLE, REAL, YARDSTICKS, Dataset, Grid, GridError, Run
 from understudy.metrics.structure import compare
-from understudy.pipeline import fit, resolve
+from understudy.pipeline import fit_many, resolve
 from understudy.result_file import open_results
 from understudy.schema import Column, Schema
+from understudy.synthesizers import METHODS
 
 NOT_PRIVATE = "COLUMNS WERE STANDARDISED WITH EXACT MOMENTS OF THE TRAINING ROWS, WHICH NO BUDGET COVERS."
 EVERY_SECONDS = 30.0
+MOST_TOGETHER = 48  # runs of one heat: what a kill may cost
 TEST_SEEDS = 1_000_000  # a simulation's test rows have a seed of their own
 _PACKAGES = (
     *("numpy", "polars", "scipy", "dp-accounting", "opendp", "jax", "optax", "mbi"),
@@ -118,21 +120,32 @@ def _standardised(raw: Course) -> Course:
     return Course(train=train, test=test, schema=dataclasses.replace(raw.schema, columns=columns), truth=raw.truth)
 
 
-def perform(run: Run) -> dict[str, Any]:
-    """Makes one run: fit, sample as many rows as were fitted, and judge. Returns its line."""
-    on = course(run.dataset, run.protocol, run.seed)
+def perform(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Makes the runs of a heat: fits, draws as many rows as were fitted, judges. Returns their lines."""
+    on = course(runs[0].dataset, runs[0].protocol, runs[0].seed)
     _forget_peak()
+    start, models, spent = time.perf_counter(), [None] * len(runs), {}
+    if runs[0].label not in YARDSTICKS:
+        models = fit_many(
+            on.train,
+            on.schema,
+            [resolve(run.method, run.settings) for run in runs],
+            [run.seed for run in runs],
+            epsilon=[run.epsilon or 0.0 for run in runs],
+            delta=runs[0].delta,
+            progress=False,
+        )
+        spent = {"fit_s": (time.perf_counter() - start) / len(runs), "fits_at_once": len(runs)}
+    return [_judged(run, on, model, spent) for run, model in zip(runs, models, strict=True)]
+
+
+def _judged(run: Run, on: Course, model: Any, spent: dict[str, float]) -> dict[str, Any]:
     start = time.perf_counter()
-    model, rows, spent = None, on.train, {}
-    if run.label == SHUFFLED:
-        rows = shuffled(on.train, run.seed)
-    elif run.label != REAL:
-        assert run.epsilon is not None
-        method = resolve(run.method, run.settings)
-        model = fit(on.train, on.schema, method, epsilon=run.epsilon, delta=run.delta, seed=run.seed, progress=False)
-        fitted = time.perf_counter()
+    if model is None:
+        rows = on.train if run.label == REAL else shuffled(on.train, run.seed)
+    else:
         rows = model.sample(len(on.train), seed=run.seed)
-        spent = {"fit_s": fitted - start, "sample_s": time.perf_counter() - fitted, "peak_mb": _peak()}
+        spent = {**spent, "sample_s": time.perf_counter() - start, "peak_mb": _peak()}
     start = time.perf_counter()
     verdict = scores(
         on.test,
@@ -146,8 +159,7 @@ def perform(run: Run) -> dict[str, Any]:
     )
     if model is not None and on.truth is not None:
         verdict |= _structure(model.parents, on.truth)
-    spent["judge_s"] = time.perf_counter() - start
-    return _line(run, verdict, model, spent)
+    return _line(run, verdict, model, {**spent, "judge_s": time.perf_counter() - start})
 
 
 def _structure(learned: Mapping[str, list[str]], truth: Mapping[str, list[str]]) -> dict[str, float]:
@@ -229,6 +241,16 @@ class Outcome:
     failed: dict[str, str]
 
 
+def heats(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs that are made together: those on one table of a method that fits many at once; every other alone."""
+    found: dict[Any, list[Run]] = {}
+    for run in runs:
+        together = run.label not in YARDSTICKS and hasattr(METHODS[run.method], "fit_many")
+        key = (run.dataset, run.protocol, run.seed, run.method) if together else run.id
+        found.setdefault(key, []).append(run)
+    return [group[i : i + MOST_TOGETHER] for group in found.values() for i in range(0, len(group), MOST_TOGETHER)]
+
+
 def race(
     grid: Grid, folder: str | os.PathLike[str], *, processes: int | None = None, progress: bool | None = None
 ) -> Outcome:
@@ -251,13 +273,12 @@ def race(
         missing = [run for run in runs if run.id not in results.done]
         failed, made = {}, 0
         with _shown(grid.name, len(runs), len(runs) - len(missing), progress) as advance:
-            for run, line, error in _spread(missing, processes or os.cpu_count() or 1):
-                if line is not None:
+            for heat, lines, error in _spread(heats(missing), processes or os.cpu_count() or 1):
+                for line in lines:
                     results.append(line)
-                    made += 1
-                else:
-                    failed[str(run)] = error
-                advance(str(run))
+                failed |= {str(run): error for run in heat if not lines}
+                made += len(lines)
+                advance(str(heat[-1]), len(heat))
         results.sort(run.id for run in runs)
     return Outcome(made=made, there=len(runs) - len(missing), failed=failed)
 
@@ -268,7 +289,7 @@ def check(grid: Grid) -> None:
         for dataset in grid.datasets:
             resolve_judges(_schema(dataset), grid.metrics, grid.learners or None)
         for run in grid.runs():
-            if run.label not in (REAL, SHUFFLED):
+            if run.label not in YARDSTICKS:
                 resolve(run.method, run.settings)
     except (ValueError, TypeError, ImportError, datasets.DatasetError) as error:
         raise GridError(f"grid {grid.name!r}: {error}") from None
@@ -281,26 +302,27 @@ def _schema(dataset: Dataset) -> Schema:
     return _simulation(dataclasses.replace(dataset, rows=2), seed=0).schema
 
 
-Answer = tuple[Run, dict[str, Any] | None, str]
+Answer = tuple[list[Run], list[dict[str, Any]], str]
+"""A heat, the lines of its runs or none, and why there are none."""
 
 
-def _spread(runs: list[Run], processes: int) -> Iterator[Answer]:
-    """The runs' lines, as they come, from processes of their own; what a process dies of is an error of its run."""
-    waiting = iter(runs)
+def _spread(work: list[list[Run]], processes: int) -> Iterator[Answer]:
+    """The lines of every heat, as they come, from processes; what a process dies of is its heat's error."""
+    waiting = iter(work)
     workers: dict[Any, _Worker] = {}
     try:
         while True:
-            while len(workers) < processes and (run := next(waiting, None)) is not None:
+            while len(workers) < processes and (heat := next(waiting, None)) is not None:
                 worker = _Worker()
-                worker.give(run)
+                worker.give(heat)
                 workers[worker.connection] = worker
             if not workers:
                 return
             for ready in multiprocessing.connection.wait(list(workers)):
                 worker = workers[ready]
                 answer, alive = worker.take()
-                if alive and (run := next(waiting, None)) is not None:
-                    worker.give(run)
+                if alive and (heat := next(waiting, None)) is not None:
+                    worker.give(heat)
                 else:
                     workers.pop(ready).stop()
                 yield answer
@@ -324,22 +346,21 @@ class _Worker:
             for key, value in before.items():
                 os.environ.pop(key) if value is None else os.environ.update({key: value})
         theirs.close()
-        self.run: Run | None = None
+        self.heat: list[Run] = []
 
-    def give(self, run: Run) -> None:
-        self.run = run
-        self.connection.send(run)
+    def give(self, heat: list[Run]) -> None:
+        self.heat = heat
+        self.connection.send(heat)
 
     def take(self) -> tuple[Answer, bool]:
-        """The line of the run, or why there is none; and whether the process lives."""
-        assert self.run is not None
+        """The lines of the heat, or why there are none; and whether the process lives."""
         try:
-            line, error = self.connection.recv()
+            lines, error = self.connection.recv()
         except (EOFError, OSError):
             self.process.join(timeout=5)
             error = f"its process ended with code {self.process.exitcode}; was there too little memory?"
-            return (self.run, None, error), False
-        return (self.run, line, error), True
+            return (self.heat, [], error), False
+        return (self.heat, lines, error), True
 
     def stop(self) -> None:
         self.process.kill()
@@ -352,15 +373,14 @@ def _work(connection: Any, parent: int) -> None:
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
     with contextlib.suppress(EOFError, OSError):  # the parent is gone: nobody would take the result
         while True:
-            run = connection.recv()
-            connection.send(_answer(run))
+            connection.send(_answer(connection.recv()))
 
 
-def _answer(run: Run) -> tuple[dict[str, Any] | None, str]:
+def _answer(heat: list[Run]) -> tuple[list[dict[str, Any]], str]:
     try:
-        return perform(run), ""
-    except Exception as error:  # whatever it is, the other runs go on
-        return None, f"{type(error).__name__}: {error}"
+        return perform(heat), ""
+    except Exception as error:  # whatever it is, the other heats go on
+        return [], f"{type(error).__name__}: {error}"
 
 
 def _follow(parent: int) -> None:
@@ -374,7 +394,7 @@ def _follow(parent: int) -> None:
 
 
 @contextlib.contextmanager
-def _shown(name: str, total: int, there: int, progress: bool | None) -> Iterator[Callable[[str], None]]:
+def _shown(name: str, total: int, there: int, progress: bool | None) -> Iterator[Callable[[str, int], None]]:
     """Shows how far a race is and when it may end; off a terminal a line every half minute."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -386,7 +406,7 @@ def _shown(name: str, total: int, there: int, progress: bool | None) -> Iterator
         return f"about {_duration((time.monotonic() - start) / made * (total - there - made))} left" if made else ""
 
     if progress is False:
-        yield lambda what: None
+        yield lambda what, count: None
     elif progress or console.is_terminal:
         columns = (
             TextColumn(name),
@@ -397,17 +417,17 @@ def _shown(name: str, total: int, there: int, progress: bool | None) -> Iterator
         with Progress(*columns, console=console) as bar:
             task = bar.add_task("starting", total=total, completed=there, left="")
 
-            def advance(what: str) -> None:
+            def advance(what: str, count: int) -> None:
                 nonlocal made
-                made += 1
-                bar.update(task, advance=1, description=what, left=left())
+                made += count
+                bar.update(task, advance=count, description=what, left=left())
 
             yield advance
     else:
 
-        def tell(what: str) -> None:
+        def tell(what: str, count: int) -> None:
             nonlocal made, last
-            made += 1
+            made += count
             if time.monotonic() - last > EVERY_SECONDS:
                 last = time.monotonic()
                 print(f"{name}: {there + made} of {total} runs, {left()}", file=sys.stderr, flush=True)

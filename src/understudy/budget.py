@@ -64,7 +64,9 @@ class Ledger:
         self._left = {item.name: item.times for item in self.plan}
         self._lines: list[Line] = []
         self._warnings: list[str] = []
-        self.on_purchase: Callable[[Line], None] | None = None  # for a progress bar; sees public facts alone
+        # For a progress bar; both see public facts alone: the line, or steps done and steps in all.
+        self.on_purchase: Callable[[Line], None] | None = None
+        self.on_step: Callable[[int, int], None] | None = None
 
     def item(self, name: str) -> Item:
         """The plan's item of this name, or BudgetExceeded: what is not planned cannot be paid."""

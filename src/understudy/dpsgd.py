@@ -26,10 +26,11 @@ factors; Mironov (2012), "On significance of the least significant bits for diff
 
 import dataclasses
 import functools
-import itertools
 import math
+import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +46,8 @@ Factors = Sequence[tuple[Array, Array]]
 
 MARGIN = 1e-5  # of the clipping norm, for rounding in float32: sums of some hundred terms err by less
 OVERFLOW = 1e-20  # the chance that a batch does not fit into its place; then its last units are left out
-PIECES = 50  # how often in a training the progress is told
+ROUNDS = 16  # in one call of the compiled loop; between two calls the progress is told
+MOST_DRAWN = 2**25  # numbers drawn for one call
 
 
 class Loop(Protocol):
@@ -93,6 +95,15 @@ class Job:
     clip_norm: float
 
 
+@functools.cache
+def keep_compiled() -> None:
+    """Keeps compiled programs in the cache folder, unless JAX was told where: the next process starts faster."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "understudy" / "jax"
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
 def train(
     loop: Loop,
     jobs: Sequence[Job],
@@ -133,38 +144,40 @@ def train(
         rates.append(planned.sampling_rate)
     for job, times in zip(jobs, steps, strict=True):
         sigmas.append(job.ledger.pay(item, what=what, sensitivity=job.clip_norm, times=times))
-    with jax.enable_x64(True):
-        boxes = [_open(job.rows, columns, rate) for job, rate in zip(jobs, rates, strict=True)]
-        inputs = [
-            _Inputs(
-                key=job.key.child("steps").jax(),
-                rate=jnp.float64(rate),
-                sigma=jnp.float64(sigma),
-                clip_norm=jnp.float32(job.clip_norm),
-                rounds=jnp.int64(times // loop.steps_per_round),
+    keep_compiled()
+    boxes = [_open(job.rows, columns, rate) for job, rate in zip(jobs, rates, strict=True)]
+    most = max(box.most for box in boxes)
+    many = len(jobs) > 1
+    stack = _stacked if many else _only
+    state = stack([jax.tree.map(jnp.asarray, job.state) for job in jobs])
+    rows = stack([(box.rows, box.units) for box in boxes])
+    clips = stack([jnp.float32(job.clip_norm) for job in jobs])
+    size = _noise_size(loop, jobs[0].state, rows[0].shape[-1])
+    rounds = _rounds_at_once(loop.steps_per_round * (size + most * rows[1].shape[-1]) * len(jobs))
+    keys = [job.key.child("steps").jax() for job in jobs]
+    ends = [times // loop.steps_per_round for times in steps]
+    for first in range(0, max(ends), rounds):
+        numbers = np.arange(first, first + rounds)
+        drawn = [
+            draw_rounds(
+                key, numbers, rate, sigma, steps=loop.steps_per_round, units=len(box.units), most=most, size=size
             )
-            for job, rate, sigma, times in zip(jobs, rates, sigmas, steps, strict=True)
+            for key, rate, sigma, box in zip(keys, rates, sigmas, boxes, strict=True)
         ]
-        states = [jax.tree.map(jnp.asarray, job.state) for job in jobs]
-        most = max(box.most for box in boxes)
-        if len(jobs) == 1:
-            run, stack, unstack = _run, _only, lambda tree: [tree]
-        else:
-            run, stack, unstack = _run_many, _stacked, functools.partial(_unstacked, len(jobs))
-        rows = stack([(box.rows, box.units) for box in boxes])
-        given, state = stack(inputs), stack(states)
-        total = max(steps) // loop.steps_per_round
-        for start, stop in _pieces(total):
-            state = run(loop, most, state, rows, given, jnp.int64(start), jnp.int64(stop))
-            jax.block_until_ready(state)
-            if progress is not None:
-                progress(stop * loop.steps_per_round, max(steps))
-        return unstack(state)
+        active = stack([jnp.asarray(numbers < end) for end in ends])
+        state = (_run_many if many else _run)(loop, state, rows, clips, active, stack(drawn))
+        jax.block_until_ready(state)
+        if progress is not None:
+            progress(min(first + rounds, max(ends)) * loop.steps_per_round, max(steps))
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], state) for i in range(len(jobs))] if many else [state]
 
 
-def _pieces(rounds: int) -> list[tuple[int, int]]:
-    ends = np.unique(np.linspace(0, rounds, min(rounds, PIECES) + 1).astype(int)).tolist()
-    return list(itertools.pairwise(ends))
+def _rounds_at_once(numbers: int) -> int:
+    """How many rounds' draws are made at a time: few compiled programs, and not too much memory."""
+    rounds = ROUNDS
+    while rounds > 1 and rounds * numbers > MOST_DRAWN:
+        rounds //= 2
+    return rounds
 
 
 def _only(trees: list[Any]) -> Any:
@@ -173,10 +186,6 @@ def _only(trees: list[Any]) -> Any:
 
 def _stacked(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
-def _unstacked(count: int, tree: Any) -> list[Any]:
-    return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(count)]
 
 
 # The box, opened ----------------------------------------------------------------------------------------------------
@@ -230,68 +239,77 @@ def largest_batch(units: int, rate: float) -> int:
 # The loop -----------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["key", "rate", "sigma", "clip_norm", "rounds"], meta_fields=[]
-)
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class _Inputs:
-    """What a job is run with: random key, sampling rate, noise, clipping norm, number of rounds."""
+class Draws(NamedTuple):
+    """What chance decides of some rounds: who is drawn into each batch, and the noise on each sum."""
 
-    key: Array
-    rate: Array
-    sigma: Array
-    clip_norm: Array
-    rounds: Array
+    units: Array  # (rounds, steps, places)
+    drawn: Array  # (rounds, steps, places): which places hold a unit
+    noise: Array  # (rounds, steps, numbers in a sum), with the deviation that was paid for
+    key: Array  # (rounds,): for what the loop itself draws
 
 
-def _rounds(loop: Loop, most: int, state: Any, rows: tuple[Array, Array], given: _Inputs, start: Array, stop: Array):
-    """The rounds from `start` to `stop`, or to the job's last."""
-
-    def body(number, state):
-        return _round(loop, most, state, rows, given, jax.random.fold_in(given.key, number))
-
-    return jax.lax.fori_loop(jnp.minimum(start, given.rounds), jnp.minimum(stop, given.rounds), body, state)
-
-
-_run = jax.jit(_rounds, static_argnums=(0, 1), donate_argnums=2)
+def draw_rounds(
+    key: Array, numbers: np.ndarray, rate: float, sigma: float, *, steps: int, units: int, most: int, size: int
+) -> Draws:
+    """The draws of the rounds of these numbers, in float64 where it matters."""
+    with jax.enable_x64(True):
+        exact = _draw(key, jnp.asarray(numbers), jnp.float64(rate), jnp.float64(sigma), steps, units, most, size)
+    return exact
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
-def _run_many(loop: Loop, most: int, state: Any, rows: Any, given: _Inputs, start: Array, stop: Array):
-    run = functools.partial(_rounds, loop, most)
-    return jax.vmap(run, in_axes=(0, 0, 0, None, None))(state, rows, given, start, stop)
+@functools.partial(jax.jit, static_argnums=(4, 5, 6, 7))
+def _draw(key: Array, numbers: Array, rate: Array, sigma: Array, steps: int, units: int, most: int, size: int) -> Draws:
+    def one(number):
+        for_loop, for_batches, for_noise = jax.random.split(jax.random.fold_in(key, number), 3)
+        batch = functools.partial(poisson_batch, rate=rate, units=units, most=most)
+        places, drawn = jax.vmap(batch)(jax.random.split(for_batches, steps))
+        noise = sigma * jax.random.normal(for_noise, (steps, size), dtype=jnp.float64)
+        return Draws(places, drawn, noise.astype(jnp.float32), for_loop)
+
+    return jax.vmap(one)(numbers)
 
 
-def _round(loop: Loop, most: int, state: Any, rows: tuple[Array, Array], given: _Inputs, key: Array):
+def _rounds(loop: Loop, state: Any, rows: tuple[Array, Array], clip_norm: Array, active: Array, draws: Draws) -> Any:
+    """Some rounds; those that are not active leave the state as it is."""
+
+    def body(state, inputs):
+        active, draws = inputs
+        return jax.lax.cond(active, lambda: _round(loop, state, rows, clip_norm, draws), lambda: state), None
+
+    return jax.lax.scan(body, state, (active, draws))[0]
+
+
+_run = jax.jit(_rounds, static_argnums=0, donate_argnums=1)
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _run_many(loop: Loop, state: Any, rows: Any, clip_norm: Array, active: Array, draws: Draws) -> Any:
+    return jax.vmap(functools.partial(_rounds, loop))(state, rows, clip_norm, active, draws)
+
+
+def _round(loop: Loop, state: Any, rows: tuple[Array, Array], clip_norm: Array, draws: Draws) -> Any:
     exact, units = rows
-    for_loop, for_batches, for_noise, for_end = jax.random.split(key, 4)
-    steps = loop.steps_per_round
-    prepared = loop.prepare(state, for_loop)
-    batches, drawn = jax.vmap(lambda key: poisson_batch(key, given.rate, len(units), most))(
-        jax.random.split(for_batches, steps)
-    )
-    members = units[batches]  # (steps, units, rows of a unit)
-    inside = drawn[:, :, None] & (members < len(exact) - 1)
-    shapes = _layer_shapes(loop, state, exact, most * units.shape[1])
-    size = sum(math.prod(shape) for shape in shapes)
-    noise = given.sigma * jax.random.normal(for_noise, (steps, size), dtype=jnp.float64)
+    for_steps, for_end = jax.random.split(draws.key)
+    members = units[draws.units]  # (steps, units, rows of a unit)
+    inside = draws.drawn[:, :, None] & (members < len(exact) - 1)
 
     def step(state, inputs):
         members, inside, noise, prepared = inputs
-        factors = loop.factors(state, exact[members.ravel()])
-        exact_sums = clipped_sums(factors, inside, given.clip_norm)
-        flat = jnp.concatenate([layer.ravel() for layer in exact_sums]) + noise.astype(jnp.float32)
-        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1].tolist()
-        noisy = [part.reshape(shape) for part, shape in zip(jnp.split(flat, ends), shapes, strict=True)]
+        exact_sums = clipped_sums(loop.factors(state, exact[members.ravel()]), inside, clip_norm)
+        ends = np.cumsum([layer.size for layer in exact_sums])[:-1].tolist()
+        parts = zip(exact_sums, jnp.split(noise, ends), strict=True)
+        noisy = [layer + part.reshape(layer.shape) for layer, part in parts]
         return loop.update(state, noisy, prepared), None
 
-    state, _ = jax.lax.scan(step, state, (members, inside, noise, prepared))
+    prepared = loop.prepare(state, for_steps)
+    state, _ = jax.lax.scan(step, state, (members, inside, draws.noise, prepared))
     return loop.finish(state, for_end)
 
 
-def _layer_shapes(loop: Loop, state: Any, exact: Array, size: int) -> list[tuple[int, int]]:
-    batch = jax.ShapeDtypeStruct((size, exact.shape[1]), exact.dtype)
-    return [(a.shape[1], delta.shape[1]) for a, delta in jax.eval_shape(loop.factors, state, batch)]
+def _noise_size(loop: Loop, state: Any, width: int) -> int:
+    """How many numbers a sum of gradients has."""
+    row = jax.ShapeDtypeStruct((1, width), jnp.float32)
+    return sum(a.shape[1] * delta.shape[1] for a, delta in jax.eval_shape(loop.factors, state, row))
 
 
 def poisson_batch(key: Array, rate: Array, units: int, most: int) -> tuple[Array, Array]:

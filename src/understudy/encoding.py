@@ -26,7 +26,7 @@ from understudy.budget import Item, Ledger
 from understudy.distributions import Distribution, Round
 from understudy.mechanisms import PrivateRows, noisy_counts, noisy_row_count, popular_categories
 from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy.schema import Column, Schema, SchemaError
 
 Floats = NDArray[np.float64]
 Levels = dict[str, Floats]  # a level per row and column; NaN is a missing value
@@ -39,6 +39,10 @@ QUESTIONS = {"find": "where '{}' lies", "resolve": "how '{}' is spread", "refine
 SELECTION = 0.3  # of an unknown category column's money: which categories there are; the rest counts them
 COUNT_SHARE = 0.01  # of everything, for the number of rows where the schema does not give it
 THRESHOLD_DELTA = 0.1  # of delta, for all partition selections together
+STANDARDISED = (
+    "THE STANDARDISATION OF THE COLUMNS WAS NOT PRIVATE. They were taken as they came, standardised beforehand; if "
+    "that was done with moments of these very rows, no budget covers it, and the promise does not hold for it."
+)
 UNKNOWN = 1e30  # the variance of a number that nothing is known of
 
 
@@ -130,6 +134,21 @@ class ColumnMap:
         return np.where(gone, np.nan, x)
 
 
+class Given(ColumnMap):
+    """The map of a column that is taken as it is: its own numbers stand for levels and for scores."""
+
+    @classmethod
+    def of(cls, column: Column) -> "Given":
+        return cls(column, Distribution(np.array([0.0, 1.0]), np.array([0.0, 1.0])))
+
+    def levels(self, values: NDArray) -> tuple[Floats, Floats]:
+        x = np.clip(np.nan_to_num(values), -distributions.LARGEST, distributions.LARGEST)
+        return x, x
+
+    def values(self, levels: Floats) -> NDArray:
+        return levels
+
+
 @dataclasses.dataclass(frozen=True)
 class Encoder:
     """All columns' maps, and the (noisy or public) number of rows."""
@@ -145,6 +164,25 @@ class Encoder:
     @property
     def labels(self) -> dict[str, Sequence[str]]:
         return {name: m.labels for name, m in self.maps.items() if m.labels is not None}
+
+
+def take_as_given(schema: Schema, *, ledger: Ledger) -> Encoder:
+    """Columns that somebody has standardised already, and the number of rows that the schema gives. Buys nothing.
+
+    Privacy:
+        Reads nothing. What whoever standardised the columns learned from the rows is theirs to answer for, and the
+        receipt says so.
+
+    Raises:
+        SchemaError: A column is not a number, may be missing, or the schema does not say how many rows there are.
+    """
+    for column in schema:
+        if not column.is_numeric or column.nullable:
+            raise SchemaError(f"column {column.name!r}: only numbers that are never missing can be taken as they are.")
+    if schema.rows is None:
+        raise SchemaError("rows: expected the public number of rows, since none is bought. Add it to the schema.")
+    ledger.warn(STANDARDISED)
+    return Encoder(schema, {column.name: Given.of(column) for column in schema}, float(schema.rows))
 
 
 def buy(rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key) -> Encoder:
@@ -386,6 +424,65 @@ def _times_density(level: Floats) -> Floats:
 
     z = ndtri(np.clip(level, 1e-300, 1 - 1e-16))
     return z * _density(z)
+
+
+# Signals ------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Signal:
+    """One input of a network: the score of a number, or whether a column is in one of its states.
+
+    The states of a category are its values and, where it may be missing, that; those of a number that may be missing
+    are present and missing.
+    """
+
+    column: str
+    state: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"score {self.column}" if self.state is None else f"state {self.state} {self.column}"
+
+
+def states(encoder: Encoder, name: str) -> int:
+    """How many states a column has: none if it is a number that is never missing."""
+    labels, nullable = encoder.maps[name].labels, encoder.schema[name].nullable
+    return len(labels) + nullable if labels is not None else 2 * nullable
+
+
+def signals(encoder: Encoder, order: Sequence[str]) -> list[Signal]:
+    """The inputs that columns become, in this order of the columns."""
+    found = []
+    for name in order:
+        number = [] if encoder.maps[name].labels is not None else [Signal(name)]
+        found += [*number, *(Signal(name, state) for state in range(states(encoder, name)))]
+    return found
+
+
+def signal_rows(rows: PrivateRows, encoder: Encoder, wanted: Sequence[Signal], *, key: Key) -> PrivateRows:
+    """Locked rows of signals, one column for each.
+
+    Privacy:
+        Releases nothing: row by row, through maps that are public by now.
+    """
+    recipes = {signal.name: ([signal.column], functools.partial(_signal, encoder, signal, key)) for signal in wanted}
+    return _in_public_codes(rows, encoder).derive(recipes)
+
+
+def _signal(encoder: Encoder, signal: Signal, key: Key, values: NDArray) -> Floats:
+    column_map = encoder.maps[signal.column]
+    if isinstance(column_map, Given):
+        return column_map.levels(values)[0]
+    if signal.state is None:
+        return _score(encoder, Feature(signal.column), key, True, values)
+    gone = np.isnan(values) if values.dtype.kind == "f" else values < 0
+    if column_map.labels is None:
+        return (gone == bool(signal.state)).astype(np.float64)
+    size = len(column_map.labels)
+    anywhere = key.child(f"state {signal.column}").numpy().random(len(values))
+    instead = size if column_map.column.nullable else np.clip(column_map.distribution.quantile(anywhere), 0, size - 1)
+    return (np.where(gone, instead, np.nan_to_num(values)) == signal.state).astype(np.float64)
 
 
 # Codes --------------------------------------------------------------------------------------------------------------

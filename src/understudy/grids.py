@@ -51,7 +51,8 @@ from understudy.schema import did_you_mean
 PROTOCOLS = ("private", "paper")
 EXAMPLE = "example"
 REAL, SHUFFLED = "real rows", "shuffled rows"
-"""The yardsticks: the training rows in place of synthetic ones, and the same with every column shuffled by itself."""
+YARDSTICKS = (REAL, SHUFFLED)
+"""The training rows in place of synthetic ones, and the same with every column shuffled by itself."""
 
 
 class GridError(ValueError):

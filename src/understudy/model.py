@@ -20,7 +20,7 @@ import understudy
 from understudy import table
 from understudy.budget import Receipt
 from understudy.distributions import Distribution
-from understudy.encoding import ColumnMap, Encoder
+from understudy.encoding import ColumnMap, Encoder, Given
 from understudy.files import reason, replacing
 from understudy.randomness import Key
 from understudy.schema import Schema
@@ -58,6 +58,15 @@ class Model:
         """The Bayes network: for every column, the earlier ones it is made from."""
         return self.recipe.parents(self.schema)
 
+    @property
+    def strengths(self) -> dict[str, dict[str, float]]:
+        """How much every column takes from each earlier one, where the method measures it; else empty.
+
+        For the sequential generators it is the norm of the earlier column's weights: in deviations, how far the column
+        moves at most when the earlier one moves by one, up to a factor of two.
+        """
+        return self.recipe.strengths() if hasattr(self.recipe, "strengths") else {}
+
     def sample(self, n: int, seed: int | None = None) -> Any:
         """`n` synthetic rows, in the kind of frame that was fitted.
 
@@ -78,7 +87,12 @@ class Model:
             "kind": self.kind,
             "rows": self.encoder.rows,
             "columns": {
-                name: {"missing": m.missing, "integer": m.distribution.integer, "labels": m.labels}
+                name: {
+                    "missing": m.missing,
+                    "integer": m.distribution.integer,
+                    "labels": m.labels,
+                    "given": isinstance(m, Given),
+                }
                 for name, m in self.encoder.maps.items()
             },
             "receipt": json.loads(self.receipt.to_json()),
@@ -134,7 +148,8 @@ def _rebuild(name: str, document: Mapping[str, Any], arrays: Mapping[str, NDArra
         facts = document["columns"][column.name]
         values, cdf = arrays[f"column/{position}"]
         labels = tuple(facts["labels"]) if facts["labels"] is not None else None
-        maps[column.name] = ColumnMap(column, Distribution(values, cdf, facts["integer"]), facts["missing"], labels)
+        kind = Given if facts["given"] else ColumnMap
+        maps[column.name] = kind(column, Distribution(values, cdf, facts["integer"]), facts["missing"], labels)
     settings = dict(document["method"])
     method = settings.pop("name")
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}

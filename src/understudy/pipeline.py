@@ -12,21 +12,23 @@ What it does not cover is in docs/privacy.md.
 
 import contextlib
 import dataclasses
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import understudy
 from understudy import encoding
 from understudy.accounting import Budget, Item, Line, planned_lines
 from understudy.budget import Ledger
+from understudy.encoding import Encoder
 from understudy.ledger_file import LedgerFile
-from understudy.mechanisms import lock
+from understudy.mechanisms import PrivateRows, lock
 from understudy.model import Model
 from understudy.randomness import Key
 from understudy.schema import UNNAMED, Schema, SchemaError, did_you_mean
 from understudy.synthesizers import DEFAULT, METHODS
-from understudy.table import read
+from understudy.table import Table, read
 
 
 def resolve(method: Any, settings: Mapping[str, Any] | None = None) -> Any:
@@ -48,8 +50,10 @@ def resolve(method: Any, settings: Mapping[str, Any] | None = None) -> Any:
 
 
 def items(schema: Schema, method: Any, budget: Budget) -> list[Item]:
-    """Everything one fit will buy: a function of public facts."""
-    return [*encoding.plan(schema, share=method.encoding_share, delta=budget.delta), *method.plan(schema)]
+    """Everything one fit will buy: a function of public facts. A method without a share for encoding buys none."""
+    share = method.encoding_share
+    encoder = encoding.plan(schema, share=share, delta=budget.delta) if share else []
+    return [*encoder, *method.plan(schema)]
 
 
 def fit(
@@ -83,50 +87,175 @@ def fit(
         SchemaError, TableError: The schema is wrong, or the table's structure does not fit it.
         BudgetExceeded: The ledger file's cap does not allow it. No row was read.
     """
+    return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, progress=progress, ledger=ledger)[0]
+
+
+def fit_many(
+    table: Any,
+    schema: Schema | str | os.PathLike[str],
+    methods: Sequence[Any],
+    seeds: Sequence[int | None] | None = None,
+    *,
+    epsilon: float | Sequence[float],
+    delta: float = 1e-6,
+    progress: bool | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+) -> list[Model]:
+    """Learns many models of one table, those of methods that can in one compiled program.
+
+    Args:
+        methods: Names from `METHODS`, or configured methods: one for each fit.
+        seeds: One for each fit, or None for none.
+        epsilon: The budget ε of every fit, or one for each.
+        table, schema, delta, progress, ledger: As for `fit`.
+
+    Returns:
+        The models in the order of the methods, each with a receipt of its own.
+
+    Privacy:
+        Every fit by itself keeps the promise of `fit`. Together they cost the sum: the ledger file is charged for each.
+    """
     schema = schema if isinstance(schema, Schema) else Schema.read(schema)
-    method, budget, key = resolve(method), Budget(epsilon=epsilon, delta=delta), Key.new(seed)
+    orders = _orders(schema, methods, seeds, epsilon, delta)
     book = LedgerFile(ledger) if ledger is not None else None
     if book and schema.name == UNNAMED:
         raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
     if book:
-        book.check(schema.name, budget.epsilon, budget.delta)
-    till = Ledger(
-        budget,
-        items(schema, method, budget),
-        unit=schema.unit or "row",
-        max_rows_per_unit=schema.max_rows_per_unit or 1,
-        seed=seed,
-    )
+        book.check(schema.name, math.fsum(order.till.budget.epsilon for order in orders), delta * len(orders))
     guest = read(table, schema)  # raises for structure alone, so a typing mistake costs nothing
-    if book:
-        book.charge(schema.name, budget.epsilon, budget.delta, method.name, version=understudy.__version__)
-    rows = lock(guest.columns, guest.labels, unit=guest.unit, max_rows_per_unit=till.max_rows_per_unit, key=key)
-    kind = guest.kind
-    del guest
-    with _shown(till, progress):
-        encoder = encoding.buy(rows, schema, ledger=till, key=key.child("encoding"))
-        recipe = method.fit(rows, encoder, ledger=till, key=key.child("method"))
-    return Model(encoder, recipe, till.receipt(version=understudy.__version__), method, kind)
+    for order in orders:
+        asked = order.till.budget
+        if book:
+            book.charge(schema.name, asked.epsilon, asked.delta, order.method.name, version=understudy.__version__)
+    made: dict[int, Any] = {}
+    with _shown([order.till for order in orders], progress):
+        boxes = [_lock(guest, order) for order in orders]
+        kind = guest.kind
+        del guest
+        encoders = [_encode(box, schema, order) for box, order in zip(boxes, orders, strict=True)]
+        for group in _groups(orders):
+            chosen = [orders[i] for i in group]
+            recipes = type(chosen[0].method).fit_many(
+                [order.method for order in chosen],
+                [boxes[i] for i in group],
+                [encoders[i] for i in group],
+                ledgers=[order.till for order in chosen],
+                keys=[order.key.child("method") for order in chosen],
+            )
+            made.update(zip(group, recipes, strict=True))
+        for i, (order, box, encoder) in enumerate(zip(orders, boxes, encoders, strict=True)):
+            if i not in made:
+                made[i] = order.method.fit(box, encoder, ledger=order.till, key=order.key.child("method"))
+    return [
+        Model(encoders[i], made[i], order.till.receipt(version=understudy.__version__), order.method, kind)
+        for i, order in enumerate(orders)
+    ]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Order:
+    """One fit that was asked for: what with, who pays, and where chance comes from."""
+
+    method: Any
+    till: Ledger
+    key: Key
+
+
+def _orders(
+    schema: Schema,
+    methods: Sequence[Any],
+    seeds: Sequence[int | None] | None,
+    epsilon: float | Sequence[float],
+    delta: float,
+) -> list[_Order]:
+    chosen = [resolve(method) for method in methods]
+    seeds = [None] * len(chosen) if seeds is None else list(seeds)
+    epsilons = list(epsilon) if isinstance(epsilon, Sequence) else [epsilon] * len(chosen)
+    if not len(seeds) == len(epsilons) == len(chosen):
+        counts = f"{len(chosen)} methods, {len(seeds)} seeds and {len(epsilons)} epsilons"
+        raise ValueError(f"fit_many: expected one seed and one epsilon for each method, got {counts}.")
+    orders = []
+    for method, seed, each in zip(chosen, seeds, epsilons, strict=True):
+        budget = Budget(epsilon=each, delta=delta)
+        till = Ledger(
+            budget,
+            items(schema, method, budget),
+            unit=schema.unit or "row",
+            max_rows_per_unit=schema.max_rows_per_unit or 1,
+            seed=seed,
+        )
+        orders.append(_Order(method, till, Key.new(seed)))
+    return orders
+
+
+def _groups(orders: Sequence[_Order]) -> list[list[int]]:
+    """The fits that can be made together, by method."""
+    groups: dict[type, list[int]] = {}
+    for i, order in enumerate(orders):
+        if hasattr(type(order.method), "fit_many"):
+            groups.setdefault(type(order.method), []).append(i)
+    return list(groups.values())
+
+
+def _lock(guest: Table, order: _Order) -> PrivateRows:
+    most = order.till.max_rows_per_unit
+    return lock(guest.columns, guest.labels, unit=guest.unit, max_rows_per_unit=most, key=order.key)
+
+
+def _encode(rows: PrivateRows, schema: Schema, order: _Order) -> Encoder:
+    if not order.method.encoding_share:
+        return encoding.take_as_given(schema, ledger=order.till)
+    return encoding.buy(rows, schema, ledger=order.till, key=order.key.child("encoding"))
+
+
+def order_from(public_table: Any, schema: Schema | str | os.PathLike[str]) -> tuple[str, ...]:
+    """An order of generation, causes first, guessed from a PUBLIC table of the same columns.
+
+    Numbers count as they are, categories by the places of their values in the schema. Give the result to a method's
+    `order`, or write it into the schema.
+
+    Privacy:
+        None. The table must be public, or another one than the one that is to be protected.
+    """
+    import numpy as np
+
+    from understudy.synthesizers.prada.structure import order_from as guess
+
+    schema = schema if isinstance(schema, Schema) else Schema.read(schema)
+    columns = [np.asarray(read(public_table, schema).columns[name], dtype=np.float64) for name in schema.names]
+    filled = [np.where(np.isfinite(c), c, np.nanmean(np.where(np.isfinite(c), c, np.nan))) for c in columns]
+    return tuple(schema.names[i] for i in guess(np.nan_to_num(np.stack(filled, axis=1))))
 
 
 @contextlib.contextmanager
-def _shown(ledger: Ledger, progress: bool | None) -> Iterator[None]:
-    """A bar of purchases made against purchases planned. Both are public."""
+def _shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
+    """A bar of purchases made against purchases planned, and of training steps. All are public."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if progress is False or (progress is None and not console.is_terminal):
         yield
         return
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task("fitting", total=sum(item.times for item in ledger.plan))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        bought = bar.add_task("fitting", total=sum(_purchases(item) for ledger in ledgers for item in ledger.plan))
+        steps = bar.add_task("steps", total=None, visible=False)
 
         def advance(line: Line) -> None:
-            bar.update(task, advance=line.times, description=line.what)
+            bar.update(bought, advance=1 if line.sampling_rate else line.times, description=line.what)
 
-        ledger.on_purchase = advance
+        def step(done: int, total: int) -> None:
+            bar.update(steps, completed=done, total=total, visible=True)
+
+        for ledger in ledgers:
+            ledger.on_purchase, ledger.on_step = advance, step
         yield
+
+
+def _purchases(item: Item) -> int:
+    """The steps of a training are bought at once."""
+    return 1 if item.sampling_rate else item.times
 
 
 # What it would cost -------------------------------------------------------------------------------------------------

@@ -15,7 +15,10 @@ A recipe holds arrays and public facts:
 
 from understudy.synthesizers.copula import Copula, CopulaRecipe
 from understudy.synthesizers.independent import Independent, IndependentRecipe
+from understudy.synthesizers.prada.adversarial import PradaGAN
+from understudy.synthesizers.prada.dpgan import DPGAN, DPGANRecipe
+from understudy.synthesizers.prada.recipe import PradaRecipe
 
-METHODS = {"copula": Copula, "independent": Independent}
-RECIPES = {"copula": CopulaRecipe, "independent": IndependentRecipe}
+METHODS = {"copula": Copula, "independent": Independent, "prada-gan": PradaGAN, "dpgan": DPGAN}
+RECIPES = {"copula": CopulaRecipe, "independent": IndependentRecipe, "prada-gan": PradaRecipe, "dpgan": DPGANRecipe}
 DEFAULT = "copula"

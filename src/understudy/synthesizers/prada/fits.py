@@ -1,0 +1,221 @@
+"""Fits on their way: from locked rows and settings to a trained generator, many at a time.
+
+The one rule: rows go to `dpsgd.train`, and to `noisy_second_moments` where an order is bought, and nowhere else.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from understudy.budget import Ledger
+from understudy.dpsgd import Job, train
+from understudy.encoding import Encoder, signal_rows, signals, states
+from understudy.mechanisms import PrivateRows, noisy_second_moments
+from understudy.randomness import Key
+from understudy.schema import SchemaError
+from understudy.synthesizers.prada import networks, structure
+from understudy.synthesizers.prada.dpgan import DPGANRecipe
+from understudy.synthesizers.prada.networks import Block, Layout
+from understudy.synthesizers.prada.recipe import PradaRecipe, category_ends
+from understudy.synthesizers.prada.settings import sampling_rate
+from understudy.synthesizers.prada.training import Adversarial, Sequential
+from understudy.synthesizers.prada.unstructured import Unstructured
+
+ORDER_CLIP = 1.3
+"""Rows are clipped to this times the root of the number of signals before their moments are taken."""
+MOST_TOGETHER = 96
+"""Fits trained in one call."""
+
+Request = tuple[Any, PrivateRows, Encoder, Ledger, Key]
+"""A method, what it is to be fitted to, who pays, and where chance comes from."""
+
+
+def fit_sequential(requests: Sequence[Request]) -> list[PradaRecipe]:
+    """The recipes of sequential generators, in the order of the requests."""
+    fits = [_Fit.of(*request) for request in requests]
+    states = dict(enumerate(run_together(fits, "critic", "train the critic")))
+    again = {i: fit.second(states[i]) for i, fit in enumerate(fits) if fit.method.finish == "two-step"}
+    if again:
+        retrained = run_together(list(again.values()), "critic again", "train the critic again")
+        states.update(zip(again, retrained, strict=True))
+    return [again.get(i, fit).recipe(states[i]) for i, fit in enumerate(fits)]
+
+
+def fit_unstructured(requests: Sequence[Request]) -> list[DPGANRecipe]:
+    """The recipes of unstructured generators, in the order of the requests."""
+    fits = []
+    for method, rows, encoder, ledger, key in requests:
+        order = encoder.schema.generation_order
+        wanted = signals(encoder, order)
+        layout = Layout(tuple(block_of(encoder, name) for name in order))
+        loop = Adversarial(
+            generator=Unstructured(layout=layout, widths=method.widths, noise=method.noise or layout.features),
+            steps_per_round=method.generator_every,
+            fakes=method.batch_size,
+            penalised=method.lipschitz == "penalty",
+            decay=method.decay,
+        )
+        locked = signal_rows(rows, encoder, wanted, key=key)
+        job = job_of(method, loop, locked, encoder, {}, ledger, key)
+        columns = tuple(signal.name for signal in wanted)
+        fits.append(_Fit(method=method, encoder=encoder, loop=loop, job=job, columns=columns))
+    states = run_together(fits, "critic", "train the critic")
+    return [
+        DPGANRecipe(
+            layout=fit.loop.generator.layout,
+            params={k: np.asarray(v) for k, v in state["mean" if fit.method.average else "generator"].items()},
+            ends=category_ends(fit.encoder, fit.loop.generator.layout),
+        )
+        for fit, state in zip(fits, states, strict=True)
+    ]
+
+
+def block_of(encoder: Encoder, name: str) -> Block:
+    """The features of a column."""
+    return Block(name, encoder.maps[name].labels is None, states(encoder, name))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Fit:
+    """One fit on its way: what it is trained with, on what, and who pays."""
+
+    method: Any
+    encoder: Encoder
+    loop: Adversarial
+    job: Job
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, method: Any, rows: PrivateRows, encoder: Encoder, ledger: Ledger, key: Key) -> "_Fit":
+        wanted = signals(encoder, order := _order(method, rows, encoder, ledger, key))
+        layout = Layout(tuple(block_of(encoder, name) for name in order))
+        adam = method.optimiser == "adam"
+        loop = Adversarial(
+            generator=Sequential(layout=layout, hidden=method.hidden, adam=adam, proximal=method.proximal),
+            steps_per_round=method.generator_every,
+            fakes=method.batch_size,
+            critic_adam=adam,
+            penalised=method.lipschitz == "penalty",
+            decay=method.decay,
+        )
+        scale = (
+            structure.theory_penalty(round(encoder.rows), len(order)) if method.penalty == "theory" else method.penalty
+        )
+        settings = {
+            "penalty": np.asarray(structure.penalties(len(order), scale, method.penalty_growth)),
+            "allowed": np.ones((len(order), len(order)), np.float32),
+        }
+        return cls(
+            method=method,
+            encoder=encoder,
+            loop=loop,
+            job=job_of(method, loop, signal_rows(rows, encoder, wanted, key=key), encoder, settings, ledger, key),
+            columns=tuple(signal.name for signal in wanted),
+        )
+
+    def second(self, state: Mapping[str, Any]) -> "_Fit":
+        """The same fit for its second training: no penalty, and the parents of the first alone."""
+        pairs = np.asarray(structure.learned_pairs(self._norms(state), self.method.threshold), np.float32)
+        settings = {"penalty": np.zeros(len(pairs), np.float32), "allowed": pairs}
+        key = self.job.key.child("again")
+        job = job_of(self.method, self.loop, self.job.rows, self.encoder, settings, self.job.ledger, key)
+        return dataclasses.replace(self, job=job)
+
+    def recipe(self, state: Mapping[str, Any]) -> "PradaRecipe":
+        layout, params = self.loop.generator.layout, dict(self._params(state))
+        norms = np.asarray(self._norms(state))
+        pairs = norms > self.method.threshold
+        if self.method.finish == "clip":
+            params["rows"] = np.asarray(structure.only(params["rows"], pairs, layout))
+            norms = np.where(pairs, norms, 0.0)
+        if self.method.finish == "two-step":
+            pairs = norms > 0
+        return PradaRecipe(
+            layout=layout,
+            params={name: np.asarray(value, np.float32) for name, value in params.items()},
+            norms=norms.astype(np.float32),
+            pairs=pairs,
+            ends=category_ends(self.encoder, layout),
+        )
+
+    def _params(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not self.method.average:
+            return state["generator"]
+        mean = networks.bounded(state["mean"])
+        return {**mean, "rows": structure.only(mean["rows"], state["settings"]["allowed"], self.loop.generator.layout)}
+
+    def _norms(self, state: Mapping[str, Any]) -> Any:
+        return structure.group_norms(self._params(state)["rows"], self.loop.generator.layout)
+
+
+def job_of(
+    method: Any,
+    loop: Adversarial,
+    rows: PrivateRows,
+    encoder: Encoder,
+    settings: dict[str, Any],
+    ledger: Ledger,
+    key: Key,
+) -> Job:
+    """The training of a loop from random weights."""
+    features = loop.generator.layout.features
+    rounds = method.critic_steps // loop.steps_per_round
+    numbers = {
+        "critic_rate": method.critic_rate,
+        "generator_rate": method.generator_rate,
+        "clip_norm": method.clip_norm,
+        "limit": method.clamp,
+        "batch": sampling_rate(method, encoder.schema) * max(encoder.rows, 1.0),
+        "rounds": rounds,
+    }
+    settings = {**settings, **{name: np.float32(value) for name, value in numbers.items()}}
+    widths = method.critic_widths or networks.default_widths(features)
+    state = loop.start(key.child("weights").jax(), widths, settings)
+    return Job(rows=rows, ledger=ledger, key=key, state=state, clip_norm=method.clip_norm)
+
+
+def run_together(fits: Sequence[Any], item: str, what: str) -> list[Mapping[str, Any]]:
+    """The last state of every fit; those of equal loops and shapes are trained in one call."""
+    groups: dict[Any, list[int]] = {}
+    for i, fit in enumerate(fits):
+        shapes = tuple(layer["weight"].shape for layer in fit.job.state["critic"])
+        groups.setdefault((fit.loop, shapes, fit.columns), []).append(i)
+    done: dict[int, Mapping[str, Any]] = {}
+    for (loop, _, columns), members in groups.items():
+        for start in range(0, len(members), MOST_TOGETHER):
+            some = members[start : start + MOST_TOGETHER]
+            jobs = [fits[i].job for i in some]
+            trained = train(loop, jobs, columns, item=item, what=what, progress=jobs[0].ledger.on_step)
+            done.update(zip(some, trained, strict=True))
+    return [done[i] for i in range(len(fits))]
+
+
+def _order(method: Any, rows: PrivateRows, encoder: Encoder, ledger: Ledger, key: Key) -> tuple[str, ...]:
+    """The order of generation; a private one has the columns that the others explain least first.
+
+    Privacy:
+        A private order is a function of one noisy matrix of second moments.
+    """
+    names = encoder.schema.generation_order
+    if method.order == "schema":
+        return names
+    if method.order != "private":
+        if sorted(method.order) != sorted(names):
+            raise SchemaError(f"order: expected every column once, got {', '.join(method.order)}.")
+        return tuple(method.order)
+    wanted = signals(encoder, names)
+    moments = noisy_second_moments(
+        signal_rows(rows, encoder, wanted, key=key.child("order rows")),
+        [signal.name for signal in wanted],
+        clip_norm=ORDER_CLIP * math.sqrt(len(wanted)),
+        what="how the columns go together, for an order",
+        item="order",
+        ledger=ledger,
+        key=key.child("order"),
+    )
+    ranks = structure.order_by_moments(moments / max(encoder.rows, 1.0))
+    best = {name: min(r for r, s in zip(ranks, wanted, strict=True) if s.column == name) for name in names}
+    return tuple(sorted(names, key=lambda name: best[name]))

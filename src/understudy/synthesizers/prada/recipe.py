@@ -1,0 +1,118 @@
+"""The recipes of trained generators: networks as arrays, and levels from what they make.
+
+The one rule: no row goes in here. JAX is loaded when rows are drawn, not when a model is read.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.encoding import Encoder, Given, Levels
+from understudy.randomness import Key
+from understudy.schema import Schema
+
+if TYPE_CHECKING:
+    from understudy.synthesizers.prada.networks import Layout
+
+
+def category_ends(encoder: Encoder, layout: "Layout") -> dict[str, NDArray]:
+    """The levels at which the values of each category column begin and end; nothing for a column taken as it is."""
+    return {
+        block.name: np.zeros(0) if isinstance(m := encoder.maps[block.name], Given) else m.distribution.cdf
+        for block in layout.blocks
+        if not block.number or isinstance(encoder.maps[block.name], Given)
+    }
+
+
+def to_levels(made: NDArray, layout: "Layout", ends: Mapping[str, NDArray]) -> Levels:
+    """Levels from rows of features: scores through the normal distribution function, states to their middle."""
+    from scipy.special import ndtr
+
+    levels = {}
+    for block, start in zip(layout.blocks, layout.starts, strict=True):
+        state = (
+            made[:, start + block.number : start + block.width].argmax(axis=1)
+            if block.states
+            else np.zeros(len(made), int)
+        )
+        if block.number:
+            score = made[:, start].astype(np.float64)
+            level = score if block.name in ends else ndtr(score)
+            levels[block.name] = np.where(state == 1, np.nan, level)
+        else:
+            cdf = ends[block.name]
+            middle = np.append((cdf[:-1] + cdf[1:]) / 2, np.nan)
+            levels[block.name] = middle[state]
+    return levels
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class PradaRecipe:
+    """The trained generator, and who is whose parent.
+
+    Attributes:
+        params: Of the generator.
+        norms: ‖W_j^k‖, (columns, columns), in generation order.
+        pairs: Which of them count as parents.
+        ends: Of category columns; an empty entry for a column that is taken as it is.
+    """
+
+    layout: "Layout"
+    params: Mapping[str, NDArray]
+    norms: NDArray
+    pairs: NDArray
+    ends: Mapping[str, NDArray]
+
+    def sample(self, n: int, *, key: Key) -> Levels:
+        from understudy.synthesizers.prada import networks
+
+        made = networks.sample({**self.params}, self.layout, key.jax(), n)
+        return to_levels(made, self.layout, self.ends)
+
+    def parents(self, schema: Schema) -> dict[str, list[str]]:
+        names = self.layout.names
+        return {
+            name: [p for p, joined in zip(names, self.pairs[j], strict=True) if joined] for j, name in enumerate(names)
+        }
+
+    def strengths(self) -> dict[str, dict[str, float]]:
+        names = self.layout.names
+        return {name: {names[k]: float(self.norms[j, k]) for k in range(j)} for j, name in enumerate(names)}
+
+    def arrays(self) -> dict[str, NDArray]:
+        return {
+            "norms": self.norms,
+            "pairs": self.pairs,
+            **layout_arrays(self.layout, self.ends),
+            **{f"params/{name}": value for name, value in self.params.items()},
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "PradaRecipe":
+        layout, ends = layout_from(arrays)
+        params = {key.removeprefix("params/"): value for key, value in arrays.items() if key.startswith("params/")}
+        return cls(layout=layout, params=params, norms=arrays["norms"], pairs=arrays["pairs"], ends=ends)
+
+
+def layout_arrays(layout: "Layout", ends: Mapping[str, NDArray]) -> dict[str, NDArray]:
+    """A layout as arrays."""
+    places = {name: i for i, name in enumerate(layout.names)}
+    return {
+        "names": np.array(layout.names),
+        "numbers": np.array([block.number for block in layout.blocks]),
+        "states": np.array([block.states for block in layout.blocks]),
+        **{f"ends/{places[name]}": value for name, value in ends.items()},
+    }
+
+
+def layout_from(arrays: Mapping[str, NDArray]) -> tuple["Layout", dict[str, NDArray]]:
+    """The layout that `layout_arrays` wrote down."""
+    from understudy.synthesizers.prada.networks import Block, Layout
+
+    facts = zip(arrays["names"].tolist(), arrays["numbers"].tolist(), arrays["states"].tolist(), strict=True)
+    layout = Layout(tuple(Block(name, number, count) for name, number, count in facts))
+    ends = {name: arrays[f"ends/{i}"] for i, name in enumerate(layout.names) if f"ends/{i}" in arrays}
+    return layout, ends

@@ -1,0 +1,209 @@
+"""Adversarial training: a generator against a critic that meets the real rows through the hatch for gradients.
+
+One round is `generator_every` steps of the critic, then one of the generator, which stands still in between, so that
+the fakes of a whole round are made at once. The one rule: real rows enter through `dpsgd.train` alone. Fakes and
+penalties are public and enter without noise.
+
+The critic f is trained to raise mean f(real) - mean f(fake), and the generator to raise mean f(fake).
+
+Sources: the PrAda-GAN paper, Algorithm 1; Bie, Kamath and Zhang (2023), arXiv:2302.02936, for several critic steps to
+one of the generator; Yazıcı et al. (2019), arXiv:1806.04498, for averaged generators.
+
+Departures:
+- Fakes are clipped as real rows are, though nothing asks for it: if only one side is clipped, a generator that is right
+  still moves on.
+- The paper names no optimiser and no Lipschitz constraint, without which training diverges. Both are settings here.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from understudy.dpsgd import clipped_sums
+from understudy.synthesizers.prada import networks, structure
+from understudy.synthesizers.prada.networks import Layout, Params
+
+DECAYS = (0.5, 0.9)
+"""Adam's memories. The other player moves, so old gradients are soon wrong."""
+AVERAGED = 0.5
+"""The last share of the rounds that the averaged generator is the mean of."""
+STEEPNESS = 10.0
+"""Weight of the penalty on a steep critic, as is usual since Gulrajani et al. (2017), arXiv:1704.00028."""
+FINAL_RATE = 0.1
+"""Of the rates, what is left at the end where they decay."""
+
+
+class Generator(Protocol):
+    """A network that makes rows, and how it takes a step; frozen and hashable."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    def initial(self, key: jax.Array) -> Params: ...
+
+    def draw(self, key: jax.Array, n: int) -> Params: ...
+
+    def generate(self, params: Params, noise: Params) -> jax.Array: ...
+
+    def start(self, params: Params) -> Any:
+        """The optimiser's state."""
+        ...
+
+    def step(
+        self, params: Params, gradient: Params, memory: Any, rate: jax.Array, settings: dict
+    ) -> tuple[Params, Any]:
+        """The parameters after a step down the gradient."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sequential:
+    """The paper's generator: a small network for each column, its inputs penalised in groups."""
+
+    layout: Layout
+    hidden: int = 10
+    adam: bool = True
+    proximal: bool = True
+
+    def initial(self, key: jax.Array) -> Params:
+        return networks.initial(self.layout, key, hidden=self.hidden)
+
+    def draw(self, key: jax.Array, n: int) -> Params:
+        return networks.draw_noise(self.layout, key, n)
+
+    def generate(self, params: Params, noise: Params) -> jax.Array:
+        return networks.generate(params, noise, self.layout)
+
+    def start(self, params: Params) -> Any:
+        others = {name: value for name, value in params.items() if name != "rows"}
+        return adam().init(others), structure.no_moments(params["rows"], self.layout)
+
+    def step(
+        self, params: Params, gradient: Params, memory: Any, rate: jax.Array, settings: dict
+    ) -> tuple[Params, Any]:
+        """Down the gradient; the rows of W with the penalty, and none of them where a pair is forbidden."""
+        memory, moments = memory
+        rows, others = params["rows"], {name: value for name, value in params.items() if name != "rows"}
+        steps = {name: gradient[name] for name in others}
+        of_rows, penalty = networks.masked(gradient["rows"], self.layout), settings["penalty"]
+        if not self.proximal:
+            of_rows, penalty = of_rows + structure.subgradient(rows, self.layout, penalty), jnp.zeros_like(penalty)
+        if self.adam:
+            steps, memory = adam().update(steps, memory)
+            rows, moments = structure.proximal_adam_step(
+                rows, of_rows, moments, self.layout, rate=rate, penalty=penalty, decays=DECAYS
+            )
+        else:
+            rows = structure.proximal_step(rows, of_rows, self.layout, rate=rate, penalty=penalty)
+        rows = structure.only(rows, settings["allowed"], self.layout)
+        moved = {name: value - rate * steps[name] for name, value in others.items()}
+        return networks.bounded({**moved, "rows": rows}), (memory, moments)
+
+
+def adam() -> Any:
+    """Adam's direction of descent, without a rate."""
+    return optax.scale_by_adam(b1=DECAYS[0], b2=DECAYS[1])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adversarial:
+    """The loop that `dpsgd.train` runs.
+
+    Attributes:
+        generator: What is trained in the end.
+        steps_per_round: Critic steps to one of the generator.
+        fakes: Rows in a batch of fakes.
+        critic_adam: Adam for the critic, or plain gradient steps.
+        penalised: Whether steepness is penalised; otherwise weights are clamped.
+        decay: Whether the rates fall.
+    """
+
+    generator: Generator
+    steps_per_round: int
+    fakes: int
+    critic_adam: bool = True
+    penalised: bool = True
+    decay: bool = True
+
+    def start(self, key: jax.Array, widths: Sequence[int], settings: dict[str, Any]) -> dict[str, Any]:
+        """The state before the first step.
+
+        Args:
+            settings: critic_rate, generator_rate, penalty (one a column), allowed (pairs), clip_norm, batch (expected),
+                limit (of clamped weights), rounds.
+        """
+        for_generator, for_critic = jax.random.split(key)
+        made = self.generator.initial(for_generator)
+        critic = networks.initial_critic(for_critic, self.generator.layout.features, widths)
+        critic = critic if self.penalised else networks.clamped(critic, settings["limit"])
+        zeros = jax.tree.map(jnp.zeros_like, made)
+        state = {
+            "generator": made,
+            "memory": self.generator.start(made),
+            "mean": zeros,
+            "critic": critic,
+            "critic_memory": adam().init(critic),
+            "round": jnp.zeros((), jnp.float32),
+        }
+        return {**state, "settings": {name: jnp.asarray(value) for name, value in settings.items()}}
+
+    def prepare(self, state: dict[str, Any], key: jax.Array) -> dict[str, jax.Array]:
+        """The fakes of a round, and points at which the critic must not be steep."""
+        for_fakes, for_points = jax.random.split(key)
+        noise = self.generator.draw(for_fakes, self.steps_per_round * self.fakes)
+        fakes = self.generator.generate(state["generator"], noise)
+        prepared = {"fakes": fakes}
+        if self.penalised:
+            prepared["points"] = networks.penalty_points(for_points, fakes)
+        return jax.tree.map(lambda x: x.reshape(self.steps_per_round, self.fakes, -1), prepared)
+
+    def factors(self, state: dict[str, Any], rows: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
+        """Of the critic at every row, with a one beside the inputs for the bias."""
+        ones = jnp.ones((rows.shape[0], 1), rows.dtype)
+        found = networks.critic_factors(state["critic"], rows)
+        return [(jnp.concatenate([a, ones], axis=1), delta) for a, delta in found]
+
+    def update(self, state: dict[str, Any], gradient: Sequence[jax.Array], prepared: Any) -> dict[str, Any]:
+        """One step of the critic, given the noisy sum over real rows."""
+        settings, fakes = state["settings"], prepared["fakes"]
+        inside = jnp.ones((self.fakes, 1), bool)
+        made = clipped_sums(self.factors(state, fakes), inside, settings["clip_norm"])
+        down = [of_fakes / self.fakes - real / settings["batch"] for of_fakes, real in zip(made, gradient, strict=True)]
+        descent: Any = tuple({"weight": layer[:-1], "bias": layer[-1]} for layer in down)
+        if self.penalised:
+            steep = jax.grad(networks.steepness_penalty)(state["critic"], prepared["points"])
+            descent = jax.tree.map(lambda a, b: a + STEEPNESS * b, descent, steep)
+        memory = state["critic_memory"]
+        if self.critic_adam:
+            descent, memory = adam().update(descent, memory)
+        rate = settings["critic_rate"] * self._left(state)
+        critic = jax.tree.map(lambda weight, step: weight - rate * step, state["critic"], descent)
+        if not self.penalised:
+            critic = networks.clamped(critic, settings["limit"])
+        return {**state, "critic": critic, "critic_memory": memory}
+
+    def finish(self, state: dict[str, Any], key: jax.Array) -> dict[str, Any]:
+        """One step of the generator."""
+        noise = self.generator.draw(key, self.fakes)
+
+        def loss(params: Params) -> jax.Array:
+            return -jnp.mean(networks.critic(state["critic"], self.generator.generate(params, noise)))
+
+        gradient = jax.grad(loss)(state["generator"])
+        settings = state["settings"]
+        rate = settings["generator_rate"] * self._left(state)
+        made, memory = self.generator.step(state["generator"], gradient, state["memory"], rate, settings)
+        late = state["round"] >= (1 - AVERAGED) * settings["rounds"]
+        weight = late / jnp.maximum(jnp.ceil(AVERAGED * settings["rounds"]), 1.0)
+        mean = jax.tree.map(lambda total, now: total + weight * now, state["mean"], made)
+        return {**state, "generator": made, "memory": memory, "mean": mean, "round": state["round"] + 1}
+
+    def _left(self, state: dict[str, Any]) -> jax.Array | float:
+        """What is left of the rates."""
+        if not self.decay:
+            return 1.0
+        return 1.0 - (1.0 - FINAL_RATE) * state["round"] / state["settings"]["rounds"]
