@@ -265,3 +265,18 @@ def test_a_constant_column_is_no_trouble(columns):
 def test_a_table_that_is_not_one_is_refused(values):
     with pytest.raises(ValueError, match="two-dimensional array of finite numbers"):
         structure.order_from(values)
+
+
+def test_ranks_from_moments_are_those_of_the_explained_variance():
+    draw = np.random.default_rng(0)
+    source = draw.normal(size=5000)
+    middle = source + 2.0 * draw.normal(size=5000)
+    x = np.column_stack([middle, source, middle + source + 0.3 * draw.normal(size=5000)])
+    x = x / x.std(axis=0)
+    ranks = structure.order_by_moments(x.T @ x / len(x))
+    assert [ranks.index(place) for place in range(3)] == structure._by_explained_variance(x)
+
+
+def test_ranks_from_moments_survive_noise_that_makes_them_impossible():
+    noise = np.random.default_rng(1).normal(size=(6, 6))
+    assert sorted(structure.order_by_moments(np.eye(6) + 2 * (noise + noise.T))) == list(range(6))

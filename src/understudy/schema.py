@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import tomli_w
-
 from understudy.files import reason, replacing
 
 KINDS = ("continuous", "integer", "categorical", "boolean", "datetime")
@@ -279,6 +277,8 @@ class Schema:
         """The schema as TOML; `Schema.parse` gives back an equal one."""
         document = _stated(self, leave_out="columns")
         document["columns"] = {column.name: _stated(column, leave_out="name") for column in self.columns}
+        import tomli_w
+
         return tomli_w.dumps(document)
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -301,6 +301,8 @@ def draft(names_and_kinds: Sequence[tuple[str, str]], *, name: str = "table", so
     Raises:
         SchemaError: A name comes twice, or a kind is not one of `KINDS`.
     """
+    import tomli_w
+
     columns = tuple(Column(name=column, kind=kind) for column, kind in names_and_kinds)
     Schema(name=name, columns=columns)
     parts = [_DRAFT_HEADER.format(source=repr(source), name=tomli_w.dumps({"name": name}).strip())]
