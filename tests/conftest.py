@@ -7,6 +7,19 @@ import polars as pl
 import pytest
 
 from understudy.schema import Column, Schema
+from understudy.synthesizers import METHODS
+
+# Methods that train take few steps here: what is tested is what they promise, not how good they are.
+QUICK = {
+    "prada-gan": {"critic_steps": 40, "batch_size": 50},
+    "dpgan": {"critic_steps": 40, "batch_size": 50, "widths": (16,)},
+}
+
+
+def quick(method: str):
+    """The method of this name, configured to be fitted in a second."""
+    return METHODS[method](**QUICK.get(method, {}))
+
 
 MIXED = Schema(
     name="mixed",

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import understudy
-from conftest import MIXED, mixed_table
+from conftest import MIXED, mixed_table, quick
 from understudy.mechanisms import PrivateRows
 from understudy.model import Model, ModelError, load
 from understudy.synthesizers import METHODS
@@ -30,7 +30,7 @@ def saved(tmp_path_factory):
 
 @every_method
 def test_a_loaded_model_draws_the_same_rows(tmp_path, mixed, method):
-    model = understudy.fit(mixed, MIXED, method, epsilon=2.0, seed=1)
+    model = understudy.fit(mixed, MIXED, quick(method), epsilon=2.0, seed=1)
     model.save(tmp_path / "m.understudy")
     again = load(tmp_path / "m.understudy")
     assert again.sample(200, seed=3).equals(model.sample(200, seed=3))
@@ -76,7 +76,7 @@ def planted(n):
 @pytest.mark.parametrize("epsilon", [1.0, 1e6])
 def test_a_model_file_holds_no_value_of_a_row(tmp_path, method, epsilon):
     table = planted(300)
-    model = understudy.fit(table, MIXED, method, epsilon=epsilon, delta=1e-9, seed=0)
+    model = understudy.fit(table, MIXED, quick(method), epsilon=epsilon, delta=1e-9, seed=0)
     model.save(tmp_path / "m.understudy")
     with zipfile.ZipFile(tmp_path / "m.understudy") as archive:
         text = archive.read("model.json")
@@ -100,7 +100,7 @@ def test_a_model_file_holds_no_value_of_a_row(tmp_path, method, epsilon):
 @every_method
 def test_a_model_keeps_no_box_and_no_array_as_long_as_the_table(method):
     n = 1237
-    model = understudy.fit(mixed_table(n), MIXED, method, epsilon=1.0, seed=0)
+    model = understudy.fit(mixed_table(n), MIXED, quick(method), epsilon=1.0, seed=0)
     assert_holds_no_rows(model, n)
 
 

@@ -22,7 +22,7 @@ import pytest
 from scipy.stats import beta
 
 import understudy
-from conftest import MIXED, mixed_table
+from conftest import MIXED, QUICK, mixed_table, quick
 from understudy import encoding
 from understudy.accounting import Budget
 from understudy.budget import Ledger
@@ -36,7 +36,7 @@ every_method = pytest.mark.parametrize("method", METHODS)
 
 
 def draw(table, schema=MIXED, method="copula", epsilon=1.0, n=300):
-    return understudy.fit(table, schema, method, epsilon=epsilon, seed=0).sample(n, seed=0)
+    return understudy.fit(table, schema, quick(method), epsilon=epsilon, seed=0).sample(n, seed=0)
 
 
 def with_first(table, column, value):
@@ -66,7 +66,8 @@ def test_unknown_categories_of_a_closed_column_are_all_alike(method):
     )
 
 
-@every_method
+# A batch is drawn by the places of rows, so that with a seed, and only then, a training depends on their order.
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in QUICK])
 def test_the_order_of_rows_is_not_released(method):
     table = mixed_table(400)
     assert draw(table, method=method).equals(draw(table.sample(fraction=1.0, shuffle=True, seed=1), method=method))
@@ -88,7 +89,7 @@ def other_table(n):
 @every_method
 def test_what_is_bought_does_not_depend_on_the_rows(method):
     receipts = [
-        understudy.fit(table, MIXED, method, epsilon=1.0, seed=0).receipt
+        understudy.fit(table, MIXED, quick(method), epsilon=1.0, seed=0).receipt
         for table in (mixed_table(400), other_table(37))
     ]
     facts = [
@@ -104,7 +105,7 @@ def test_a_category_of_one_person_does_not_come_out(method):
     table = with_first(mixed_table(300), "city", "Xanthippe")
     named = 0
     for seed in range(20):
-        model = understudy.fit(table, MIXED, method, epsilon=5.0, delta=1e-5, seed=seed)
+        model = understudy.fit(table, MIXED, quick(method), epsilon=5.0, delta=1e-5, seed=seed)
         named += "Xanthippe" in model.encoder.labels["city"]
     assert named == 0
 
@@ -143,7 +144,7 @@ def nasty(n):
 def test_a_fit_prints_nothing_and_warns_of_nothing(method, capfd):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        understudy.fit(nasty(200), MIXED, method, epsilon=1.0, seed=0).sample(50)
+        understudy.fit(nasty(200), MIXED, quick(method), epsilon=1.0, seed=0).sample(50)
     shown = capfd.readouterr()
     assert not caught and shown.out == "" and shown.err == ""
 
@@ -151,7 +152,7 @@ def test_a_fit_prints_nothing_and_warns_of_nothing(method, capfd):
 @every_method
 def test_neither_receipt_nor_model_show_a_cell(method):
     table = with_first(mixed_table(200), "city", "Xanthippe")
-    model = understudy.fit(table, MIXED, method, epsilon=1.0, seed=0)
+    model = understudy.fit(table, MIXED, quick(method), epsilon=1.0, seed=0)
     for text in (str(model.receipt), repr(model.receipt), model.receipt.to_json(), repr(model), str(model)):
         assert "Xanthippe" not in text
 
@@ -171,7 +172,7 @@ def test_rows_of_a_unit_beyond_its_bound_do_not_raise_the_row_count(method):
     schema = dataclasses.replace(MIXED, unit="person", max_rows_per_unit=2)
     crowd = mixed_table(300).with_columns(person=np.arange(300))
     loud = mixed_table(3000, seed=1).with_columns(person=pl.lit(5000, pl.Int64))
-    model = understudy.fit(pl.concat([crowd, loud]), schema, method, epsilon=1e4, seed=0)
+    model = understudy.fit(pl.concat([crowd, loud]), schema, quick(method), epsilon=1e4, seed=0)
     assert abs(model.encoder.rows - 302) < 20
 
 
@@ -179,7 +180,7 @@ def test_rows_of_a_unit_beyond_its_bound_do_not_raise_the_row_count(method):
 def test_rows_that_belong_to_no_one_are_left_out(method):
     schema = dataclasses.replace(MIXED, unit="person", max_rows_per_unit=1)
     person = pl.Series("person", [*range(100), *([None] * 200)])
-    model = understudy.fit(mixed_table(300).with_columns(person), schema, method, epsilon=1e4, seed=0)
+    model = understudy.fit(mixed_table(300).with_columns(person), schema, quick(method), epsilon=1e4, seed=0)
     assert abs(model.encoder.rows - 100) < 20
 
 

@@ -23,7 +23,7 @@ def test_margins_at_epsilon_1_are_near_the_floor(name, bounds, most):
     assert judged["value"][0] < most * judged["floor"][0]
 
 
-@pytest.mark.parametrize("method", sorted(us.METHODS))
+@pytest.mark.parametrize("method", ["copula", "independent"])
 @pytest.mark.parametrize("bounds", [True, False])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
 @pytest.mark.parametrize("name", ["california", "house_16h", "cpu_act"])

@@ -76,6 +76,8 @@ class Course:
 def course(dataset: Dataset, protocol: str, seed: int) -> Course:
     """The rows of a run; the seed is that of the split, or of the simulation."""
     made = _table(dataset, seed) if dataset.table is not None else _simulation(dataset, seed)
+    if dataset.public_rows:
+        made = dataclasses.replace(made, schema=dataclasses.replace(made.schema, rows=len(made.train)))
     return _standardised(made) if protocol == "paper" else made
 
 

@@ -169,7 +169,7 @@ _BUDGET = _options(
     click.option("--delta", type=float, default=1e-6, show_default=True, help="The budget δ; below 1 / people."),
 )
 _METHOD = _options(
-    click.option("--method", metavar="NAME", help="copula or independent.  [default: copula]"),
+    click.option("--method", metavar="NAME", help="copula, independent, prada-gan or dpgan.  [default: copula]"),
     click.option(
         "--set",
         "settings",

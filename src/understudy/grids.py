@@ -69,6 +69,7 @@ class Dataset:
         graph, equations, columns, degree: A simulation's, as `simulators.simulate` takes them; or the graph "example",
             which is the example network with columns and equations of its own.
         rows: Training rows: of a simulation; of a table at most so many, None for all.
+        public_rows: Whether the schema says how many training rows there are.
     """
 
     table: str | None = None
@@ -78,6 +79,7 @@ class Dataset:
     columns: int = 10
     degree: int = 2
     rows: int | None = None
+    public_rows: bool = False
 
     def __post_init__(self):
         if (self.table is None) == (self.graph is None):
@@ -95,6 +97,12 @@ class Dataset:
         if self.table is not None:
             return self.table if self.bounds else f"{self.table}, no bounds"
         return "example" if self.graph == EXAMPLE else f"{self.graph}, {self.equations}"
+
+
+def _said(dataset: Dataset) -> dict[str, Any]:
+    """What is not as usual, so that a new kind of choice leaves the ids of old runs alone."""
+    fields = dataclasses.fields(dataset)
+    return {f.name: value for f in fields if (value := getattr(dataset, f.name)) != f.default}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,7 +140,7 @@ class Run:
     @property
     def id(self) -> str:
         """A digest of all of it."""
-        content = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        content = json.dumps({**dataclasses.asdict(self), "dataset": _said(self.dataset)}, sort_keys=True)
         return hashlib.blake2b(content.encode(), digest_size=10).hexdigest()
 
     def __str__(self) -> str:

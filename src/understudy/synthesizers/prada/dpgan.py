@@ -32,14 +32,15 @@ class DPGAN:
     Attributes:
         widths: Hidden layers of the generator.
         noise: Numbers that a row is made of; None for one a feature.
-        critic_steps, batch_size, generator_every, clip_norm, critic_rate, generator_rate, critic_widths, lipschitz,
-            clamp, decay, average, noise_multiplier, encoding_share: As of PradaGAN.
+        critic_steps, batch_size, fakes, generator_every, clip_norm, critic_rate, generator_rate, critic_widths,
+            lipschitz, clamp, decay, average, noise_multiplier, encoding_share: As of PradaGAN.
     """
 
     widths: tuple[int, ...] = (64, 64)
     noise: int | None = None
     critic_steps: int = 6000
     batch_size: int = 200
+    fakes: int | None = None
     generator_every: int = 5
     clip_norm: float = 1.0
     critic_rate: float = 0.002

@@ -54,7 +54,7 @@ def fit_unstructured(requests: Sequence[Request]) -> list[DPGANRecipe]:
         loop = Adversarial(
             generator=Unstructured(layout=layout, widths=method.widths, noise=method.noise or layout.features),
             steps_per_round=method.generator_every,
-            fakes=method.batch_size,
+            fakes=method.fakes or method.batch_size,
             penalised=method.lipschitz == "penalty",
             decay=method.decay,
         )
@@ -96,7 +96,7 @@ class _Fit:
         loop = Adversarial(
             generator=Sequential(layout=layout, hidden=method.hidden, adam=adam, proximal=method.proximal),
             steps_per_round=method.generator_every,
-            fakes=method.batch_size,
+            fakes=method.fakes or method.batch_size,
             critic_adam=adam,
             penalised=method.lipschitz == "penalty",
             decay=method.decay,

@@ -15,8 +15,9 @@ one-sided penalty; Goodfellow (2015), arXiv:1510.01799, for norms of per-example
 
 Departures:
 - The residual connection starts at h, not at the inputs: a skip from the inputs would go round W_j.
-- U_j and the head are held to norm 1 (`bounded`). Otherwise they undo whatever the penalty takes from W_j, and the
-  penalty measures nothing.
+- U_j and the head are held to norm 1 (`bounded`). Otherwise they can take over what the penalty takes from W_j, whose
+  norms then have no unit and drift: after 2000 steps on nonlinear simulated graphs the parents above a fixed threshold
+  had a median F1 of 0.74 without, 0.94 with it; on linear ones 0.87 and 0.89.
 - The paper does not say how the critic is kept Lipschitz. Here: clamped weights, or a penalty on points made of fakes
   and noise alone, which costs no privacy.
 """

@@ -23,6 +23,8 @@ def check_training(method: Any) -> None:
     """Refuses settings of adversarial training that make no sense."""
     for field in ("critic_steps", "batch_size", "generator_every"):
         _check(method, field, "a whole number >= 1", lambda x: isinstance(x, int) and x >= 1)
+    if method.fakes is not None:
+        _check(method, "fakes", "a whole number >= 1 or None", lambda x: isinstance(x, int) and x >= 1)
     if method.critic_steps % method.generator_every:
         raise ValueError(
             f"{type(method).__name__}.critic_steps: expected a multiple of generator_every = "
