@@ -8,17 +8,28 @@ import itertools
 import json
 import multiprocessing
 
-import tables
+import numpy as np
+import polars as pl
+
 import understudy as us
-from utility import excess
+from understudy import datasets
+
+
+def excess(rows: pl.DataFrame, real: pl.DataFrame) -> float:
+    """How far the farthest synthetic value is outside the real range, in ranges."""
+    worst = 0.0
+    for c in real.columns:
+        made, known = rows[c].to_numpy(), real[c].to_numpy()
+        worst = max(worst, float(max(made.max() - known.max(), known.min() - made.min()) / np.ptp(known)))
+    return worst
 
 
 def run(job: dict) -> dict:
-    frame = tables.load(job["table"])
-    schema = tables.schema(job["table"], bounds=job["bounds"])
+    frame = datasets.load(job["table"])
+    schema = datasets.schema(job["table"], bounds=job["bounds"])
     worst = 0.0
     for seed in range(job["seeds"]):
-        train, _ = tables.split(frame, 100 + seed)
+        train, _ = datasets.split(frame, 100 + seed)
         model = us.fit(train, schema, job["method"], epsilon=job["epsilon"], delta=1e-5, seed=seed)
         worst = max(worst, excess(model.sample(len(train), seed=seed), frame))
     return {**job, "worst_excess": round(worst, 3)}
