@@ -131,7 +131,7 @@ def perform(runs: Sequence[Run]) -> list[dict[str, Any]]:
         models = fit_many(
             on.train,
             on.schema,
-            [resolve(run.method, run.settings) for run in runs],
+            [configured(run) for run in runs],
             [run.seed for run in runs],
             epsilon=[run.epsilon or 0.0 for run in runs],
             delta=runs[0].delta,
@@ -139,6 +139,14 @@ def perform(runs: Sequence[Run]) -> list[dict[str, Any]]:
         )
         spent = {"fit_s": (time.perf_counter() - start) / len(runs), "fits_at_once": len(runs)}
     return [_judged(run, on, model, spent) for run, model in zip(runs, models, strict=True)]
+
+
+def configured(run: Run) -> Any:
+    """The method of a run. The setting `published` stands for what the paper used for the table and ε of the run."""
+    settings = dict(run.settings)
+    if settings.pop("published", False):
+        return METHODS[run.method].paper(run.dataset.table, run.epsilon, **settings)
+    return resolve(run.method, settings)
 
 
 def _judged(run: Run, on: Course, model: Any, spent: dict[str, float]) -> dict[str, Any]:
@@ -292,8 +300,8 @@ def check(grid: Grid) -> None:
             resolve_judges(_schema(dataset), grid.metrics, grid.learners or None)
         for run in grid.runs():
             if run.label not in YARDSTICKS:
-                resolve(run.method, run.settings)
-    except (ValueError, TypeError, ImportError, datasets.DatasetError) as error:
+                configured(run)
+    except (ValueError, AttributeError, TypeError, ImportError, datasets.DatasetError) as error:
         raise GridError(f"grid {grid.name!r}: {error}") from None
 
 

@@ -27,6 +27,10 @@ the next (time, memory, versions) is not part of it.
     settings = { encoding_share = 0.4 }  # held fixed
     label = "copula, 0.4"
 
+    [[methods]]
+    name = "prada-gan"
+    settings = { published = true }      # as the paper has it for each table and ε
+
     [[overrides]]                        # settings to be varied: every combination of the lists
     sweep = "degrees"
     degrees = [3, 8, 30]
