@@ -2,6 +2,10 @@
 
 import dataclasses
 import math
+import os
+import pathlib
+import subprocess
+import sys
 
 import hypothesis
 import hypothesis.extra.numpy as arrays
@@ -59,13 +63,14 @@ def ledger(steps=1, rate=1.0, noise=None, epsilon=1.0):
     return Ledger(Budget(epsilon=epsilon, delta=1e-5), [item])
 
 
-def job(columns, *, steps=1, rate=1.0, noise=None, clip=1.0, seed=0, epsilon=1.0, rows=None):
+def job(columns, *, steps=1, rate=1.0, noise=None, clip=1.0, seed=0, epsilon=1.0, rows=None, capacity=64):
     return Job(
         rows=rows or PrivateRows(columns, {}, 1),
         ledger=ledger(steps, rate, noise, epsilon),
         key=Key.new(seed),
         state=start(steps),
         clip_norm=clip,
+        capacity=capacity,
     )
 
 
@@ -75,10 +80,9 @@ def run(jobs, loop=None, **options):
 
 def exact_run(columns, *, clip, loop=None):
     """One step of the hatch's own loop on everybody and without noise, which the ledger would never sell."""
-    box = dpsgd._open(PrivateRows(columns, {}, 1), ["a", "b", "y"], 1.0)
-    draws = dpsgd.draw_rounds(
-        jax.random.key(0), np.arange(1), 1.0, 0.0, steps=1, units=len(box.units), most=box.most, size=3
-    )
+    box = dpsgd._open(PrivateRows(columns, {}, 1), ["a", "b", "y"], 64)
+    most = len(box.units)
+    draws = dpsgd.draw_rounds(jax.random.key(0), np.arange(1), 1.0, 0.0, box.count, steps=1, most=most, size=3)
     return dpsgd._run(loop or Regression(), start(), (box.rows, box.units), jnp.float32(clip), jnp.ones(1, bool), draws)
 
 
@@ -117,6 +121,9 @@ layers = st.lists(st.tuples(factor, factor), min_size=1, max_size=3)
 
 
 @hypothesis.settings(deadline=None, derandomize=True, max_examples=200)
+@hypothesis.example([(np.full((6, 3), 1e-19, np.float32), np.full((6, 3), 1.8e19, np.float32))], 1.0, 0, 1)
+@hypothesis.example([(np.full((6, 3), 1e-30, np.float32), np.full((6, 3), 1e38, np.float32))], 1.0, 0, 2)
+@hypothesis.example([(np.full((6, 3), 65536, np.int32), np.ones((6, 3), np.int32))], 1.0, 0, 1)
 @hypothesis.given(layers, st.floats(0.01, 100.0), st.integers(0, 2), st.sampled_from([1, 2, 3]))
 def test_no_unit_moves_the_sum_by_more_than_the_clipping_norm(factors, clip, unit, each):
     units = 6 // each
@@ -138,10 +145,60 @@ def test_all_rows_of_a_unit_are_clipped_together():
     columns = {"a": np.zeros(4), "b": np.zeros(4), "y": np.full(4, -100.0)}  # four rows that all pull the same way
     key = Key.new(0)
     rows = lock(columns, {}, unit=np.array([7, 7, 7, 9]), max_rows_per_unit=3, key=key)
-    box = dpsgd._open(rows, ["a", "b", "y"], 1.0)
-    assert sorted(np.sum(np.asarray(box.units) < 4, axis=1).tolist()) == [1, 3]
+    box = dpsgd._open(rows, ["a", "b", "y"], 4)
+    assert sorted(np.sum(np.asarray(box.units) < 4, axis=1).tolist()) == [0, 0, 1, 3]
+    assert box.count == 2
     [state] = run([job(columns, rows=rows, noise=0.002, epsilon=1e6, steps=1)])
     assert np.linalg.norm(np.asarray(state["kept"][0])) == pytest.approx(2.0, abs=0.02)  # two units, not four rows
+
+
+def test_in_a_large_batch_rounding_stays_within_the_margin():
+    draw = np.random.default_rng(0)
+    m = 40_000
+    a, delta = (jnp.asarray(draw.normal(3.0, 0.1, (m, 4)), jnp.float32) for _ in range(2))
+    clip = jnp.float32(1 - dpsgd.MARGIN - dpsgd.MARGIN_PER_UNIT * m)
+    inside = np.ones((m, 1), dtype=bool)
+    whole = clipped_sums([(a, delta)], jnp.asarray(inside), clip)[0]
+    for unit in range(20):
+        inside[unit] = False
+        without = clipped_sums([(a, delta)], jnp.asarray(inside), clip)[0]
+        inside[unit] = True
+        assert np.linalg.norm(np.asarray(whole, np.float64) - np.asarray(without, np.float64)) <= 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixing(Regression):
+    """A network that looks at the whole batch, as batch normalisation does."""
+
+    def factors(self, state, rows):
+        [(a, delta)] = super().factors(state, rows)
+        return [(a * jnp.sign(jnp.mean(rows)), delta)]
+
+
+def test_a_network_cannot_let_one_row_move_the_others():
+    columns = {"a": np.full(20, 1.0), "b": np.full(20, 1.0), "y": np.full(20, 1.0)}
+    more = {name: np.append(column, -1000.0) for name, column in columns.items()}
+    few, many = (np.asarray(exact_run(c, clip=1.0, loop=Mixing())["kept"][0], np.float64) for c in (columns, more))
+    assert np.linalg.norm(few - many) <= 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Smuggling(Regression):
+    """A network that tries to carry rows from where it sees them to where it keeps its state."""
+
+    bag: list = dataclasses.field(default_factory=list, hash=False, compare=False)
+
+    def factors(self, state, rows):
+        self.bag.append(rows)
+        return super().factors(state, rows)
+
+    def update(self, state, gradient, prepared):
+        return {**super().update(state, gradient, prepared), "w": self.bag[-1][0, :3, None]}
+
+
+def test_a_network_cannot_carry_rows_out():
+    with pytest.raises(jax.errors.UnexpectedTracerError):
+        exact_run(table(), clip=1.0, loop=Smuggling())
 
 
 def test_a_row_that_is_not_finite_counts_as_nothing():
@@ -236,7 +293,7 @@ def test_nothing_is_read_that_is_not_paid():
     assert asked.ledger.left("steps") == 0  # entered before it was read
 
 
-@pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan, 1e-38, 1e30])
 def test_a_clipping_norm_that_clips_nothing_is_refused(clip):
     with pytest.raises(ValueError, match="clip_norm"):
         run([job(table(), clip=clip)])
@@ -273,3 +330,43 @@ def test_progress_is_told_to_the_end():
 def test_a_seed_gives_the_same_steps_and_another_seed_others():
     first, same, other = (run([job(table(), steps=3, rate=0.5, seed=s)])[0]["kept"] for s in (1, 1, 2))
     assert np.array_equal(first, same) and not np.array_equal(first, other)
+
+
+# What stays behind --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_on_disk_does_not_tell_the_number_of_rows(tmp_path):
+    script = """
+import sys, jax
+from test_dpsgd import *
+for n in map(int, sys.argv[1:]):
+    run([job(table(n), steps=4, rate=0.5, capacity=64)])
+    print(len(list(pathlib.Path(jax.config.jax_compilation_cache_dir).rglob("*-cache"))))
+"""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(pathlib.Path(__file__).parent)}
+    environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    command = [sys.executable, "-W", "ignore", "-c", script, "50", "51", "3", "65"]  # the last does not fit
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+    assert int(shown[0]) > 0 and len(set(shown)) == 1
+
+
+def test_a_value_that_float32_cannot_hold_does_not_warn():
+    spoilt = {name: np.append(column, 1e200) for name, column in table(10).items()}
+    assert np.isfinite(np.asarray(exact_run(spoilt, clip=1.0)["kept"][0])).all()
+
+
+def test_a_table_without_rows_gives_noise_alone():
+    [state] = run([job({name: np.zeros(0) for name in "aby"}, steps=2)])
+    assert np.isfinite(np.asarray(state["kept"])).all()
+
+
+def test_two_secret_trainings_do_not_share_their_noise():
+    key = Key.new()
+    made = [run([dataclasses.replace(job(table(), steps=2), key=key)])[0]["kept"] for _ in range(2)]
+    assert not np.array_equal(made[0], made[1])
+
+
+def test_a_rate_that_leaves_all_to_delta_is_said_on_the_receipt():
+    asked = job(table(), steps=5, rate=0.01)
+    run([asked])
+    assert "delta carries the promise" in str(asked.ledger.receipt())

@@ -183,7 +183,8 @@ class Receipt:
     def noise_source(self) -> str:
         """Where the noise came from, and whether the promise survives it."""
         if self.seed is None:
-            return "operating system entropy"
+            trained = any(line.sampling_rate for line in self.lines)
+            return "operating system entropy" + ("; on gradients Threefry, keyed from it" if trained else "")
         return f"seed = {self.seed}: FOR TESTS ONLY, the guarantee does not hold for anyone who knows the seed"
 
     def events(self) -> list[Any]:
@@ -250,6 +251,7 @@ class Receipt:
         return [
             title,
             *(("", *_wrapped(void)) if self.seed is not None else ()),
+            *(line for warning in self.warnings for line in ("", *_wrapped(f"WARNING: {warning}"))),
             "",
             *_wrapped(self.promise),
             "",
@@ -278,7 +280,6 @@ class Receipt:
                 f"{_count(self.not_bought, 'planned purchase')} not made. If that was decided after seeing results, "
                 f"quote what was promised: epsilon = {self.budget.epsilon:g}."
             )
-        notes += [f"WARNING: {warning}" for warning in self.warnings]
         return [line for note in notes for line in ("", *_wrapped(note))]
 
 

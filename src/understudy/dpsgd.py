@@ -12,23 +12,29 @@ where σ is the ledger's noise multiplier times the clipping norm C. A fresh bat
 
 The gradient of one row with respect to a dense layer is an outer product a ⊗ δ of the layer's input and of the
 derivative with respect to its output. A network hands over these two factors for each layer and row, never gradients;
-norms, clipping and the sum are made of the same factors here. So the bound on what one unit can change holds whatever a
-network hands over, right or wrong.
+norms, clipping and the sum are made of the same factors here, and the hatch itself goes from row to row, so that none
+sees another. So the bound on what one unit can change holds whatever a network hands over, right or wrong.
+
+Compiled programs are kept on disk, and a program tells the sizes of its arrays. So no array here is as long as the
+table: all have the length of a public capacity. A table that does not fit is trained on all the same, and nothing is
+kept.
 
 What is promised of floating point: batches and noise are drawn in float64 from JAX's counter-based generator, whose
-normals end beyond 8 deviations; sums are float32, and clipping leaves a margin for their rounding. Unlike counts, which
-get exact discrete noise, noise on gradients is not safe from someone who studies the last bits of many releases
-(Mironov 2012); only parameters that went through many more operations are ever shown. docs/privacy.md says more.
+normals end beyond 8 deviations; sums are float32, and clipping leaves a margin that covers their rounding. Unlike
+counts, which get exact discrete noise, noise on gradients is not safe from someone who studies the last bits of many
+releases (Mironov 2012); only parameters that went through many more operations are ever shown. docs/privacy.md says
+more.
 
 Sources: Abadi et al. (2016), arXiv:1607.00133, for the method; Goodfellow (2015), arXiv:1510.01799, for norms from
 factors; Mironov (2012), "On significance of the least significant bits for differential privacy".
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -36,7 +42,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.budget import Ledger
+from understudy.budget import Item, Ledger
 from understudy.mechanisms import PrivateRows
 from understudy.randomness import Key
 
@@ -44,7 +50,10 @@ Array = jax.Array
 Factors = Sequence[tuple[Array, Array]]
 """For each dense layer its inputs (rows, in) and the derivatives by its outputs (rows, out)."""
 
-MARGIN = 1e-5  # of the clipping norm, for rounding in float32: sums of some hundred terms err by less
+MARGIN = 1e-5  # of the clipping norm, for rounding in float32; and for each unit of a batch
+MARGIN_PER_UNIT = 2.0**-22  # as much more: a sum of m terms of norm C has errors of about m C 2^-24
+NOTHING = 1e-18  # a factor below it counts as zero: its square would be, and the product would not
+CLIP_NORMS = (1e-6, 1e6)  # beyond them float32 loses the noise, or the sums
 OVERFLOW = 1e-20  # the chance that a batch does not fit into its place; then its last units are left out
 ROUNDS = 16  # in one call of the compiled loop; between two calls the progress is told
 MOST_DRAWN = 2**25  # numbers drawn for one call
@@ -86,6 +95,7 @@ class Job:
     Attributes:
         state: What the loop starts from.
         clip_norm: C, the most that one unit contributes to a sum, in L2 norm.
+        capacity: Rows that arrays are made for; public, and best above the number of rows.
     """
 
     rows: PrivateRows
@@ -93,6 +103,12 @@ class Job:
     key: Key
     state: Any
     clip_norm: float
+    capacity: int
+
+
+def capacity_for(rows: float) -> int:
+    """Room for a number of rows that is public or was bought, and for as many more as it may be wrong by."""
+    return 2 ** math.ceil(math.log2(1.2 * max(rows, 1.0) + 200))
 
 
 @functools.cache
@@ -131,45 +147,78 @@ def train(
     Raises:
         BudgetExceeded: A ledger cannot pay. Nothing has been read.
     """
-    steps, rates, sigmas = [], [], []
-    for job in jobs:
-        if not (math.isfinite(job.clip_norm) and job.clip_norm > 0):
-            raise ValueError(f"clip_norm: expected a number > 0, got {job.clip_norm!r}.")
-        planned = job.ledger.item(item)
-        if planned.mechanism != "sampled gaussian" or planned.sampling_rate is None:
-            raise ValueError(f'"{item}": expected a sampled gaussian in the plan, got {planned.mechanism}.')
-        if planned.times % loop.steps_per_round:
-            raise ValueError(f"{planned.times} steps are not a whole number of rounds of {loop.steps_per_round}.")
-        steps.append(planned.times)
-        rates.append(planned.sampling_rate)
-    for job, times in zip(jobs, steps, strict=True):
-        sigmas.append(job.ledger.pay(item, what=what, sensitivity=job.clip_norm, times=times))
-    keep_compiled()
-    boxes = [_open(job.rows, columns, rate) for job, rate in zip(jobs, rates, strict=True)]
-    most = max(box.most for box in boxes)
+    steps_per_round = loop.steps_per_round
+    planned = [_checked(job, item, steps_per_round) for job in jobs]
+    sigmas = [
+        job.ledger.pay(item, what=what, sensitivity=job.clip_norm, times=entry.times)
+        for job, entry in zip(jobs, planned, strict=True)
+    ]
+    rates = [entry.sampling_rate or 1.0 for entry in planned]
+    capacity = max(job.capacity for job in jobs)
+    boxes = [_open(job.rows, columns, capacity) for job in jobs]
+    most = max(largest_batch(len(box.units), rate) for box, rate in zip(boxes, rates, strict=True))
     many = len(jobs) > 1
     stack = _stacked if many else _only
     state = stack([jax.tree.map(jnp.asarray, job.state) for job in jobs])
     rows = stack([(box.rows, box.units) for box in boxes])
-    clips = stack([jnp.float32(job.clip_norm) for job in jobs])
+    margin = 1 - MARGIN - MARGIN_PER_UNIT * most
+    clips = stack([jnp.float32(job.clip_norm * margin) for job in jobs])
     size = _noise_size(loop, jobs[0].state, rows[0].shape[-1])
-    rounds = _rounds_at_once(loop.steps_per_round * (size + most * rows[1].shape[-1]) * len(jobs))
-    keys = [job.key.child("steps").jax() for job in jobs]
-    ends = [times // loop.steps_per_round for times in steps]
-    for first in range(0, max(ends), rounds):
-        numbers = np.arange(first, first + rounds)
-        drawn = [
-            draw_rounds(
-                key, numbers, rate, sigma, steps=loop.steps_per_round, units=len(box.units), most=most, size=size
-            )
-            for key, rate, sigma, box in zip(keys, rates, sigmas, boxes, strict=True)
-        ]
-        active = stack([jnp.asarray(numbers < end) for end in ends])
-        state = (_run_many if many else _run)(loop, state, rows, clips, active, stack(drawn))
-        jax.block_until_ready(state)
-        if progress is not None:
-            progress(min(first + rounds, max(ends)) * loop.steps_per_round, max(steps))
+    rounds = _rounds_at_once(steps_per_round * (size + most * rows[1].shape[-1]) * len(jobs))
+    keys = [_key(job, item) for job in jobs]
+    ends = [entry.times // steps_per_round for entry in planned]
+    with _kept_on_disk(all(box.fits for box in boxes)):
+        for first in range(0, max(ends), rounds):
+            numbers = np.arange(first, first + rounds)
+            drawn = [
+                draw_rounds(key, numbers, rate, sigma, box.count, steps=steps_per_round, most=most, size=size)
+                for key, rate, sigma, box in zip(keys, rates, sigmas, boxes, strict=True)
+            ]
+            active = stack([jnp.asarray(numbers < end) for end in ends])
+            state = (_run_many if many else _run)(loop, state, rows, clips, active, stack(drawn))
+            jax.block_until_ready(state)
+            if progress is not None:
+                progress(min(first + rounds, max(ends)) * steps_per_round, max(ends) * steps_per_round)
     return [jax.tree.map(lambda leaf, i=i: leaf[i], state) for i in range(len(jobs))] if many else [state]
+
+
+def _checked(job: Job, item: str, steps_per_round: int) -> Item:
+    """The planned steps of a job, if they make sense."""
+    if not (CLIP_NORMS[0] <= job.clip_norm <= CLIP_NORMS[1]):
+        raise ValueError(f"clip_norm: expected a number from 1e-6 to 1e6, got {job.clip_norm!r}.")
+    planned = job.ledger.item(item)
+    if planned.mechanism != "sampled gaussian" or planned.sampling_rate is None:
+        raise ValueError(f'"{item}": expected a sampled gaussian in the plan, got {planned.mechanism}.')
+    if planned.times % steps_per_round:
+        raise ValueError(f"{planned.times} steps are not a whole number of rounds of {steps_per_round}.")
+    if planned.times * planned.sampling_rate < 1:
+        job.ledger.warn(
+            f"{planned.times} steps draw a row {planned.times * planned.sampling_rate:.2g} times on average. That "
+            "hides who was drawn, and hardly what a drawn row adds: delta carries the promise. Is the number of rows "
+            "in the schema right?"
+        )
+    return planned
+
+
+def _key(job: Job, item: str) -> Array:
+    """Where chance comes from: drawn anew unless a seed was given, so that no two trainings share their noise."""
+    return (Key.new() if job.key.secret else job.key.child("steps").child(item)).jax()
+
+
+@contextlib.contextmanager
+def _kept_on_disk(public: bool) -> Iterator[None]:
+    """Keeps what is compiled in the cache folder, unless it was made for sizes that are not public."""
+    keep_compiled()
+    if public:
+        yield
+        return
+    shortest = "jax_persistent_cache_min_compile_time_secs"
+    before = getattr(jax.config, shortest)
+    jax.config.update(shortest, 1e9)  # nothing takes that long to compile, so nothing is written
+    try:
+        yield
+    finally:
+        jax.config.update(shortest, before)
 
 
 def _rounds_at_once(numbers: int) -> int:
@@ -193,34 +242,41 @@ def _stacked(trees: list[Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Box:
-    """Rows as the loop reads them.
+    """Rows as the loop reads them, in arrays of public lengths.
 
     Attributes:
-        rows: (rows, columns), and one more row of zeros.
-        units: (units, rows of a unit): places in `rows`, the last one where a unit has no more.
-        most: The size of a batch that no batch passes, but for a chance of `OVERFLOW`.
+        rows: (capacity + 1, columns); zeros after the rows.
+        units: (capacity, rows of a unit): places in `rows`, the last one where there is no row.
+        count: How many units there are.
+        fits: Whether the capacity was enough.
     """
 
     rows: Array
     units: Array
-    most: int
+    count: int
+    fits: bool
 
 
-def _open(rows: PrivateRows, columns: Sequence[str], rate: float) -> _Box:
-    exact = np.stack([rows._exact[name] for name in columns], axis=1).astype(np.float32)
-    exact = np.vstack([np.nan_to_num(exact, posinf=0.0, neginf=0.0), np.zeros((1, exact.shape[1]), np.float32)])
-    units = _members(rows._exact_units, len(exact) - 1)
-    return _Box(rows=jnp.asarray(exact), units=jnp.asarray(units), most=largest_batch(len(units), rate))
+def _open(rows: PrivateRows, columns: Sequence[str], capacity: int) -> _Box:
+    exact = np.stack([rows._exact[name] for name in columns], axis=1)
+    exact = np.clip(np.nan_to_num(exact, posinf=0.0, neginf=0.0), -1e18, 1e18).astype(np.float32)
+    fits = len(exact) <= capacity
+    places = capacity if fits else len(exact)
+    padded = np.zeros((places + 1, exact.shape[1]), np.float32)
+    padded[: len(exact)] = exact
+    units = _members(rows._exact_units, len(exact), places, rows.max_rows_per_unit)
+    count = len(exact) if rows._exact_units is None else len(np.unique(rows._exact_units))
+    return _Box(rows=jnp.asarray(padded), units=jnp.asarray(units), count=count, fits=fits)
 
 
-def _members(whose: np.ndarray | None, count: int) -> np.ndarray:
-    """The rows of each unit, (units, most rows of a unit), filled up with `count`."""
+def _members(whose: np.ndarray | None, count: int, places: int, most: int) -> np.ndarray:
+    """The rows of each unit, (places, most rows of a unit), filled up with `places`, where there is no row."""
     if whose is None:
-        return np.arange(count, dtype=np.int32)[:, None]
+        return np.where(np.arange(places) < count, np.arange(places), places).astype(np.int32)[:, None]
+    units = np.full((places, most), places, dtype=np.int32)
     order = np.argsort(whose, kind="stable")
-    sizes = np.bincount(whose) if len(whose) else np.zeros(0, int)
-    place = np.arange(len(whose)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    units = np.full((len(sizes), int(sizes.max(initial=1))), count, dtype=np.int32)
+    sizes = np.bincount(whose) if count else np.zeros(0, int)
+    place = np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     units[whose[order], place] = order
     return units
 
@@ -228,8 +284,7 @@ def _members(whose: np.ndarray | None, count: int) -> np.ndarray:
 def largest_batch(units: int, rate: float) -> int:
     """A size that a binomial number of units passes with probability at most `OVERFLOW`, by Bernstein's bound.
 
-    P(X >= m + t) <= exp(-t² / (2 (v + t / 3))) with mean m = nq and variance v = nq(1 - q). It follows the number of
-    units, which is private, but shapes only how much room a batch is given, not what comes out.
+    P(X >= m + t) <= exp(-t² / (2 (v + t / 3))) with mean m = nq and variance v = nq(1 - q).
     """
     mean, variance, exponent = units * rate, units * rate * (1 - rate), -math.log(OVERFLOW)
     room = exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance)
@@ -249,16 +304,18 @@ class Draws(NamedTuple):
 
 
 def draw_rounds(
-    key: Array, numbers: np.ndarray, rate: float, sigma: float, *, steps: int, units: int, most: int, size: int
+    key: Array, numbers: np.ndarray, rate: float, sigma: float, units: int, *, steps: int, most: int, size: int
 ) -> Draws:
     """The draws of the rounds of these numbers, in float64 where it matters."""
     with jax.enable_x64(True):
-        exact = _draw(key, jnp.asarray(numbers), jnp.float64(rate), jnp.float64(sigma), steps, units, most, size)
-    return exact
+        given = jnp.asarray(numbers), jnp.float64(rate), jnp.float64(sigma), jnp.int64(units)
+        return _draw(key, *given, steps, most, size)
 
 
-@functools.partial(jax.jit, static_argnums=(4, 5, 6, 7))
-def _draw(key: Array, numbers: Array, rate: Array, sigma: Array, steps: int, units: int, most: int, size: int) -> Draws:
+@functools.partial(jax.jit, static_argnums=(5, 6, 7))
+def _draw(
+    key: Array, numbers: Array, rate: Array, sigma: Array, units: Array, steps: int, most: int, size: int
+) -> Draws:
     def one(number):
         for_loop, for_batches, for_noise = jax.random.split(jax.random.fold_in(key, number), 3)
         batch = functools.partial(poisson_batch, rate=rate, units=units, most=most)
@@ -295,7 +352,7 @@ def _round(loop: Loop, state: Any, rows: tuple[Array, Array], clip_norm: Array, 
 
     def step(state, inputs):
         members, inside, noise, prepared = inputs
-        exact_sums = clipped_sums(loop.factors(state, exact[members.ravel()]), inside, clip_norm)
+        exact_sums = clipped_sums(_factors(loop, state, exact[members.ravel()]), inside, clip_norm)
         ends = np.cumsum([layer.size for layer in exact_sums])[:-1].tolist()
         parts = zip(exact_sums, jnp.split(noise, ends), strict=True)
         noisy = [layer + part.reshape(layer.shape) for layer, part in parts]
@@ -306,13 +363,22 @@ def _round(loop: Loop, state: Any, rows: tuple[Array, Array], clip_norm: Array, 
     return loop.finish(state, for_end)
 
 
+def _factors(loop: Loop, state: Any, rows: Array) -> Factors:
+    """The factors of every row, each made of that row alone: nothing passes from one to another, or out of here."""
+
+    def one(row):
+        return [(a[0], delta[0]) for a, delta in loop.factors(state, row[None])]
+
+    return jax.vmap(one)(rows)
+
+
 def _noise_size(loop: Loop, state: Any, width: int) -> int:
     """How many numbers a sum of gradients has."""
     row = jax.ShapeDtypeStruct((1, width), jnp.float32)
     return sum(a.shape[1] * delta.shape[1] for a, delta in jax.eval_shape(loop.factors, state, row))
 
 
-def poisson_batch(key: Array, rate: Array, units: int, most: int) -> tuple[Array, Array]:
+def poisson_batch(key: Array, rate: Array, units: Array | int, most: int) -> tuple[Array, Array]:
     """Each of so many units with probability `rate`, independently: their places, and which places hold one.
 
     The gaps between the units drawn are geometric, P(gap = k) = q (1 - q)^k, so that it takes as long as the batch is
@@ -333,14 +399,21 @@ def clipped_sums(factors: Factors, inside: Array, clip_norm: Array) -> list[Arra
     Args:
         inside: (units, rows of a unit): which places hold a row.
     """
+    factors = [(_counted(a), _counted(delta)) for a, delta in factors]
     squares = sum(jnp.sum(a**2, axis=1) * jnp.sum(delta**2, axis=1) for a, delta in factors)
     finite = jnp.isfinite(squares) & inside.ravel()
     norms = jnp.sqrt(jnp.where(finite, squares, 0.0)).reshape(inside.shape)
     of_unit = jnp.sum(norms, axis=1, keepdims=True)
-    scale = jnp.minimum(1.0, clip_norm * (1 - MARGIN) / jnp.maximum(of_unit, 1e-30))
+    scale = jnp.minimum(1.0, clip_norm / jnp.maximum(of_unit, 1e-30))
     weights = (jnp.broadcast_to(scale, inside.shape).ravel() * finite)[:, None].astype(jnp.float32)
     sums = []
     for a, delta in factors:
         a, delta = (jnp.where(finite[:, None], factor, 0.0) for factor in (a, delta))
         sums.append(jnp.matmul((a * weights).T, delta, precision=jax.lax.Precision.HIGHEST))
     return sums
+
+
+def _counted(factor: Array) -> Array:
+    """A factor in float32 whose entries are zero or large enough for their squares not to vanish."""
+    factor = jnp.asarray(factor, jnp.float32)
+    return jnp.where(jnp.abs(factor) < NOTHING, 0.0, factor)

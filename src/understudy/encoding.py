@@ -41,7 +41,8 @@ COUNT_SHARE = 0.01  # of everything, for the number of rows where the schema doe
 THRESHOLD_DELTA = 0.1  # of delta, for all partition selections together
 STANDARDISED = (
     "THE STANDARDISATION OF THE COLUMNS WAS NOT PRIVATE. They were taken as they came, standardised beforehand; if "
-    "that was done with moments of these very rows, no budget covers it, and the promise does not hold for it."
+    "that was done with moments of these very rows, no budget covers it, and the promise does not hold for it. The "
+    "number of rows was taken from the schema, as public."
 )
 UNKNOWN = 1e30  # the variance of a number that nothing is known of
 
@@ -174,6 +175,17 @@ def take_as_given(schema: Schema, *, ledger: Ledger) -> Encoder:
         receipt says so.
 
     Raises:
+        SchemaError: As of `check_given`.
+    """
+    rows = check_given(schema)
+    ledger.warn(STANDARDISED)
+    return Encoder(schema, {column.name: Given.of(column) for column in schema}, float(rows))
+
+
+def check_given(schema: Schema) -> int:
+    """The number of rows of a table whose columns can be taken as they are.
+
+    Raises:
         SchemaError: A column is not a number, may be missing, or the schema does not say how many rows there are.
     """
     for column in schema:
@@ -181,8 +193,7 @@ def take_as_given(schema: Schema, *, ledger: Ledger) -> Encoder:
             raise SchemaError(f"column {column.name!r}: only numbers that are never missing can be taken as they are.")
     if schema.rows is None:
         raise SchemaError("rows: expected the public number of rows, since none is bought. Add it to the schema.")
-    ledger.warn(STANDARDISED)
-    return Encoder(schema, {column.name: Given.of(column) for column in schema}, float(schema.rows))
+    return schema.rows
 
 
 def buy(rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key) -> Encoder:

@@ -45,7 +45,8 @@ class Key:
         import jax
 
         low, high = self.sequence.generate_state(2, np.uint32).tolist()
-        return jax.random.wrap_key_data(jax.numpy.array([high, low], dtype=jax.numpy.uint32))
+        data = jax.numpy.array([high, low], dtype=jax.numpy.uint32)
+        return jax.random.wrap_key_data(data, impl="threefry2x32")
 
     def __repr__(self) -> str:
         return f"Key({'secret' if self.secret else 'seeded'})"

@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from understudy.budget import Item, Ledger
-from understudy.encoding import Encoder
+from understudy.encoding import Encoder, check_given
 from understudy.mechanisms import PrivateRows
 from understudy.randomness import Key
-from understudy.schema import Schema
+from understudy.schema import Schema, SchemaError
 from understudy.synthesizers.prada.recipe import PradaRecipe
 from understudy.synthesizers.prada.settings import check_choice, check_number, check_training, critic_item
 
@@ -60,7 +60,7 @@ class PradaGAN:
         proximal: Whether the penalty is taken by proximal steps, which give exact zeros, or by its gradient, as in the
             paper.
         decay: Whether the rates fall to a tenth.
-        average: Whether the generator is the mean over the last half of training, rather than where it ended.
+        average: The last share of the training that the generator is the mean of; 0 for where it ended.
         noise_multiplier: Noise of a step in units of clip_norm; None for what the budget allows.
         encoding_share: Of the budget, for the distributions of the columns.
         order: The order of generation: "schema", "private" to buy one, or the names of all columns.
@@ -86,7 +86,7 @@ class PradaGAN:
     optimiser: str = "adam"
     proximal: bool = True
     decay: bool = True
-    average: bool = True
+    average: float = 0.5
     noise_multiplier: float | None = None
     encoding_share: float = 0.3
     order: str | tuple[str, ...] = "schema"
@@ -130,6 +130,10 @@ class PradaGAN:
 
     def plan(self, schema: Schema) -> list[Item]:
         """The steps of the critic, in one training or two, and perhaps an order."""
+        if self.standardised:
+            check_given(schema)
+        if not isinstance(self.order, str) and sorted(self.order) != sorted(schema.names):
+            raise SchemaError(f"order: expected every column once, got {', '.join(self.order)}.")
         share = 1.0 - self.encoding_share
         items = []
         if self.order == "private":
@@ -174,8 +178,15 @@ PAPER: dict[str, Any] = {
     "proximal": False,
     "finish": "none",
     "standardised": True,
+    # What the paper leaves open, chosen on splits 0 to 4 of its tables (docs/design-notes.md).
+    "optimiser": "adam",
+    "lipschitz": "clamp",
+    "clamp": 0.5,
+    "fakes": 400,
+    "decay": False,
+    "average": 0.3,
 }
-"""What the paper gives for all its tables, and below it what it leaves open, as it worked best on other splits."""
+"""What the paper gives for all its tables, and what it does not say."""
 PAPER_STEPS = {
     ("california", 0.2): (10.0, 8000),
     ("california", 1.0): (2.0, 7000),

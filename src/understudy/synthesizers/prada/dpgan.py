@@ -49,7 +49,7 @@ class DPGAN:
     lipschitz: str = "penalty"
     clamp: float = 0.1
     decay: bool = True
-    average: bool = True
+    average: float = 0.5
     noise_multiplier: float | None = None
     encoding_share: float = 0.3
 

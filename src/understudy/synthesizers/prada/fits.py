@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from understudy.budget import Ledger
-from understudy.dpsgd import Job, train
+from understudy.dpsgd import Job, capacity_for, train
 from understudy.encoding import Encoder, signal_rows, signals, states
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
-from understudy.schema import SchemaError
 from understudy.synthesizers.prada import networks, structure
 from understudy.synthesizers.prada.dpgan import DPGANRecipe
 from understudy.synthesizers.prada.networks import Block, Layout
@@ -144,7 +143,7 @@ class _Fit:
     def _params(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         if not self.method.average:
             return state["generator"]
-        mean = networks.bounded(state["mean"])
+        mean = networks.bounded(state["mean"])  # whose heads are a little short
         return {**mean, "rows": structure.only(mean["rows"], state["settings"]["allowed"], self.loop.generator.layout)}
 
     def _norms(self, state: Mapping[str, Any]) -> Any:
@@ -170,11 +169,13 @@ def job_of(
         "limit": method.clamp,
         "batch": sampling_rate(method, encoder.schema) * max(encoder.rows, 1.0),
         "rounds": rounds,
+        "average": method.average,
     }
     settings = {**settings, **{name: np.float32(value) for name, value in numbers.items()}}
     widths = method.critic_widths or networks.default_widths(features)
     state = loop.start(key.child("weights").jax(), widths, settings)
-    return Job(rows=rows, ledger=ledger, key=key, state=state, clip_norm=method.clip_norm)
+    capacity = capacity_for(encoder.rows)
+    return Job(rows=rows, ledger=ledger, key=key, state=state, clip_norm=method.clip_norm, capacity=capacity)
 
 
 def run_together(fits: Sequence[Any], item: str, what: str) -> list[Mapping[str, Any]]:
@@ -203,9 +204,7 @@ def _order(method: Any, rows: PrivateRows, encoder: Encoder, ledger: Ledger, key
     if method.order == "schema":
         return names
     if method.order != "private":
-        if sorted(method.order) != sorted(names):
-            raise SchemaError(f"order: expected every column once, got {', '.join(method.order)}.")
-        return tuple(method.order)
+        return method.order
     wanted = signals(encoder, names)
     moments = noisy_second_moments(
         signal_rows(rows, encoder, wanted, key=key.child("order rows")),

@@ -36,6 +36,7 @@ def check_training(method: Any) -> None:
         _check(method, "noise_multiplier", "a number > 0 or None", lambda x: _is_number(x) and x > 0)
     lowest = 0.0 if getattr(method, "standardised", False) else 1e-6
     _check(method, "encoding_share", "a number in (0, 1)", lambda x: _is_number(x) and lowest <= x < 1)
+    _check(method, "average", "a number in [0, 1]", lambda x: _is_number(x) and 0 <= x <= 1)
     check_choice(method, "lipschitz", ("penalty", "clamp"))
     if method.critic_widths is not None:
         check_widths(method, "critic_widths")

@@ -29,8 +29,6 @@ from understudy.synthesizers.prada.networks import Layout, Params
 
 DECAYS = (0.5, 0.9)
 """Adam's memories. The other player moves, so old gradients are soon wrong."""
-AVERAGED = 0.5
-"""The last share of the rounds that the averaged generator is the mean of."""
 STEEPNESS = 10.0
 """Weight of the penalty on a steep critic, as is usual since Gulrajani et al. (2017), arXiv:1704.00028."""
 FINAL_RATE = 0.1
@@ -134,7 +132,7 @@ class Adversarial:
 
         Args:
             settings: critic_rate, generator_rate, penalty (one a column), allowed (pairs), clip_norm, batch (expected),
-                limit (of clamped weights), rounds.
+                limit (of clamped weights), rounds, average (share of the rounds at the end).
         """
         for_generator, for_critic = jax.random.split(key)
         made = self.generator.initial(for_generator)
@@ -197,9 +195,9 @@ class Adversarial:
         settings = state["settings"]
         rate = settings["generator_rate"] * self._left(state)
         made, memory = self.generator.step(state["generator"], gradient, state["memory"], rate, settings)
-        late = state["round"] >= (1 - AVERAGED) * settings["rounds"]
-        weight = late / jnp.maximum(jnp.ceil(AVERAGED * settings["rounds"]), 1.0)
-        mean = jax.tree.map(lambda total, now: total + weight * now, state["mean"], made)
+        since = state["round"] - jnp.floor((1 - settings["average"]) * settings["rounds"])
+        weight = jnp.where(since >= 0, 1 / (since + 1), 0.0)  # a running mean over the last rounds
+        mean = jax.tree.map(lambda before, now: before + weight * (now - before), state["mean"], made)
         return {**state, "generator": made, "memory": memory, "mean": mean, "round": state["round"] + 1}
 
     def _left(self, state: dict[str, Any]) -> jax.Array | float:
