@@ -1,9 +1,11 @@
 """The adversarial methods: what may be set, what is planned and paid, the parents that are found, and many at once."""
 
 import dataclasses
+import functools
 import math
 import subprocess
 import sys
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,6 +25,7 @@ from understudy.synthesizers.prada.settings import ROWS
 # One small table and one shape of networks nearly everywhere: each further one takes seconds to compile.
 SCHEMA = us.Schema(
     name="people",
+    rows=400,
     columns=(
         us.Column(name="age", kind="continuous", low=-5.0, high=5.0),
         us.Column(name="colour", kind="categorical", values=("red", "green", "blue"), other="green"),
@@ -32,10 +35,11 @@ SCHEMA = us.Schema(
     ),
 )
 NUMBERS = us.Schema(name="numbers", rows=400, columns=tuple(us.Column(name=n, kind="continuous") for n in "abc"))
-SMALL = {"critic_steps": 20, "batch_size": 50, "critic_widths": (8,)}
+SMALL: dict[str, Any] = {"critic_steps": 20, "batch_size": 50, "critic_widths": (8,)}
 TINY = us.PradaGAN(**SMALL)
 UNSTRUCTURED = us.DPGAN(**SMALL, widths=(8,))
-NOISE = dataclasses.replace(TINY, noise_multiplier=2.0, standardised=True)
+STILL: dict[str, Any] = {"generator_rate": 1e-12, "penalty": 0.0, "threshold": 0.0}
+NOISE = us.PradaGAN(**SMALL, noise_multiplier=2.0, standardised=True, threshold=0.345, decay=False)
 
 
 def people(n=400, seed=0):
@@ -56,10 +60,9 @@ def people(n=400, seed=0):
 
 
 def numbers(n=400, seed=0):
-    draw = np.random.default_rng(seed)
-    a = draw.standard_normal(n)
-    b = 0.8 * a + 0.6 * draw.standard_normal(n)
-    return pl.DataFrame({"a": a, "b": b, "c": draw.standard_normal(n)})
+    """Three numbers of deviation about 1: the others explain little of a, more of b, and c best."""
+    a, b, z = np.random.default_rng(seed).standard_normal((3, n))
+    return pl.DataFrame({"a": a, "b": b, "c": 0.4 * a + 0.8 * b + 0.45 * z})
 
 
 def changed(**settings):
@@ -79,6 +82,7 @@ BAD = {
     "clamp": [0.0, -0.1, math.nan],
     "noise_multiplier": [0.0, -1.0, math.inf, True],
     "encoding_share": [0.0, 1.0, -0.1, math.nan],
+    "average": [-0.1, 1.1, True, math.nan, None],
     "lipschitz": ["none", "", None, 1],
     "critic_widths": [(), (8, 0), (8.0,), (True,), 8, "8"],
 }
@@ -90,14 +94,21 @@ BAD_OF_PRADA = {
     "optimiser": ["adamw", None],
     "order": ["reverse", ""],
 }
-BAD_OF_DPGAN = {"widths": [(), (0,), (1.5,), 8], "noise": [0, -1, 2.5]}
+WRONG_TYPE = {
+    "hidden": [0, -1, 2.5, True, None],
+    "order": [3, None, ("age", 3)],
+    "proximal": ["no", 1, None],
+    "decay": ["no"],
+    "standardised": ["no"],
+}
+BAD_OF_DPGAN = {"widths": [(), (0,), (1.5,), 8], "noise": [0, -1, 2.5, True]}
 
 
 def cases(*tables):
     return [(field, value) for table in tables for field, values in table.items() for value in values]
 
 
-@pytest.mark.parametrize(("field", "value"), cases(BAD, BAD_OF_PRADA))
+@pytest.mark.parametrize(("field", "value"), cases(BAD, BAD_OF_PRADA, WRONG_TYPE))
 def test_a_setting_that_makes_no_sense_is_refused_by_name(field, value):
     with pytest.raises(ValueError, match=rf"PradaGAN\.{field}: expected "):
         us.PradaGAN(**{field: value})
@@ -107,18 +118,6 @@ def test_a_setting_that_makes_no_sense_is_refused_by_name(field, value):
 def test_dpgan_refuses_the_same_and_its_own(field, value):
     with pytest.raises(ValueError, match=rf"DPGAN\.{field}: expected "):
         us.DPGAN(**{field: value})
-
-
-@pytest.mark.parametrize("hidden", [0, -1, 2.5, True])
-def test_a_width_of_the_column_s_networks_is_a_whole_number(hidden):
-    with pytest.raises(ValueError, match=r"PradaGAN\.hidden: expected "):
-        us.PradaGAN(hidden=hidden)
-
-
-@pytest.mark.parametrize("order", [3, None, ("age", 3)])
-def test_an_order_is_a_word_or_names(order):
-    with pytest.raises(ValueError, match=r"PradaGAN\.order: expected "):
-        us.PradaGAN(order=order)
 
 
 def test_steps_are_whole_rounds():
@@ -188,7 +187,7 @@ PLANS = {
 
 @pytest.mark.parametrize(("settings", "shares"), PLANS.values(), ids=PLANS)
 def test_the_plan_lists_what_is_bought_and_its_share(settings, shares):
-    items = changed(**settings).plan(SCHEMA)
+    items = changed(**settings).plan(NUMBERS)
     assert {item.name: item.share for item in items} == pytest.approx(shares)
     assert {item.name: item.mechanism for item in items} == {name: HATCHES[name] for name in shares}
     assert {item.times for item in items if item.mechanism == "sampled gaussian"} == {20}
@@ -222,13 +221,32 @@ def test_planning_loads_no_jax(method):
     assert "critic" in shown.stdout and "6000" in shown.stdout
 
 
-# What is paid -------------------------------------------------------------------------------------------------------
+# Fits ---------------------------------------------------------------------------------------------------------------
 
-TRAININGS = {
-    "one training": ({}, ["critic"]),
-    "two trainings": ({"finish": "two-step"}, ["critic", "critic again"]),
-    "a private order": ({"order": "private"}, ["order", "critic"]),
+FITS = {
+    # The penalty and the finish, from one seed.
+    "clip": (changed(threshold=0.2), 5, 10.0),
+    "none": (changed(threshold=0.2, finish="none"), 5, 10.0),
+    "two-step": (changed(threshold=0.2, finish="two-step"), 5, 10.0),
+    "hopeless": (changed(penalty=1e6), 5, 10.0),
+    "theory": (changed(penalty="theory"), 5, 10.0),
+    "growing": (changed(penalty=1e-16, penalty_growth=40.0), 5, 10.0),
+    "keep all": (changed(penalty=0.0, threshold=0.0), 5, 10.0),
+    # Other things that may differ within one call.
+    "plain": (TINY, 1, 10.0),
+    "another seed": (TINY, 2, 10.0),
+    "another budget": (TINY, 1, 1.0),
+    "other rates": (changed(generator_rate=0.02, critic_rate=0.01, clip_norm=0.5), 1, 10.0),
+    "fewer steps": (changed(critic_steps=15), 1, 10.0),
+    "smaller batches": (changed(batch_size=25, fakes=50), 1, 10.0),
+    "no average": (changed(average=0.0), 1, 10.0),
+    "by counts": (us.Independent(), 1, 10.0),
+    "no structure": (UNSTRUCTURED, 1, 10.0),
+    # Generators that stand still, for some numbers of rounds.
+    "still": (changed(**STILL, average=0.0), 1, 10.0),
+    **{f"still, mean of {k}": (changed(**STILL, critic_steps=5 * k), 1, 10.0) for k in (1, 3, 4)},
 }
+PENALISED = ["clip", "none", "two-step", "hopeless", "theory", "growing", "keep all"]
 
 
 @pytest.fixture(scope="module")
@@ -237,19 +255,24 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def fitted(table):
-    """One fit for each way to train, all in one call."""
-    methods = [changed(**settings) for settings, _ in TRAININGS.values()]
-    return dict(zip(TRAININGS, us.fit_many(table, SCHEMA, methods, [1, 2, 3], epsilon=2.0), strict=True))
+def fits(table):
+    """All of them in one call."""
+    methods, seeds, epsilons = zip(*FITS.values(), strict=True)
+    return dict(zip(FITS, us.fit_many(table, SCHEMA, methods, seeds, epsilon=epsilons), strict=True))
 
 
-@pytest.mark.parametrize("which", TRAININGS)
-def test_the_receipt_is_within_the_budget_and_lists_the_steps(fitted, which):
-    receipt, names = fitted[which].receipt, TRAININGS[which][1]
-    assert 0.98 * 2.0 <= receipt.epsilon <= 2.0 and receipt.not_bought == 0
-    assert [line.name for line in receipt.lines if line.name in HATCHES] == names
+# What is paid -------------------------------------------------------------------------------------------------------
+
+BOUGHT = {"clip": ["critic"], "two-step": ["critic", "critic again"]}
+
+
+@pytest.mark.parametrize("which", BOUGHT)
+def test_the_receipt_is_within_the_budget_and_lists_the_steps(fits, which):
+    receipt, budget = fits[which].receipt, FITS[which][2]
+    assert 0.98 * budget <= receipt.epsilon <= budget and receipt.not_bought == 0
+    assert [line.name for line in receipt.lines if line.name in HATCHES] == BOUGHT[which]
     steps = [line for line in receipt.lines if line.mechanism == "sampled gaussian"]
-    assert all((line.times, line.sampling_rate, line.sensitivity) == (20, 50 / ROWS, 1.0) for line in steps)
+    assert all((line.times, line.sampling_rate, line.sensitivity) == (20, 50 / 400, 1.0) for line in steps)
     assert "sampled, 20 steps" in str(receipt)
 
 
@@ -281,11 +304,11 @@ def test_too_little_noise_for_the_budget_is_refused_before_the_table_is_looked_f
 # Columns as they came -----------------------------------------------------------------------------------------------
 
 
-def test_columns_taken_as_given_are_warned_of_in_capitals(as_given, fitted):
+def test_columns_taken_as_given_are_warned_of_in_capitals(as_given, fits):
     [warning] = as_given.receipt.warnings
     assert warning.startswith("THE STANDARDISATION OF THE COLUMNS WAS NOT PRIVATE.")
     assert "WARNING: THE STANDARDISATION" in str(as_given.receipt)
-    assert fitted["one training"].receipt.warnings == ()
+    assert "STANDARDISATION" not in str(fits["plain"].receipt)
 
 
 def test_columns_taken_as_given_come_back_unbounded_and_on_their_scale(as_given):
@@ -304,7 +327,7 @@ def test_a_model_of_columns_as_given_is_saved_and_loaded(as_given, tmp_path):
 
 NOT_AS_GIVEN = {
     "no rows": (dataclasses.replace(NUMBERS, rows=None), "rows: expected the public number"),
-    "a category": (dataclasses.replace(SCHEMA, rows=400), "column 'colour': only numbers"),
+    "a category": (SCHEMA, "column 'colour': only numbers"),
     "may be missing": (
         us.Schema(rows=400, columns=(us.Column(name="a", kind="continuous", nullable=True),)),
         "column 'a': only numbers that are never missing",
@@ -321,23 +344,6 @@ def test_columns_taken_as_given_are_numbers_and_counted(schema, why):
 
 # The structure ------------------------------------------------------------------------------------------------------
 
-VARIANTS = {
-    "clip": changed(threshold=0.2),
-    "none": changed(threshold=0.2, finish="none"),
-    "two-step": changed(threshold=0.2, finish="two-step"),
-    "hopeless": changed(penalty=1e6),
-    "theory": changed(penalty="theory"),
-    "growing": changed(penalty=1e-9, penalty_growth=40.0),
-    "keep all": changed(penalty=0.0, threshold=0.0),
-}
-
-
-@pytest.fixture(scope="module")
-def variants(table):
-    """One fit for each variant of the penalty and the finish, all from one seed, all in one call."""
-    models = us.fit_many(table, SCHEMA, list(VARIANTS.values()), [5] * len(VARIANTS), epsilon=10.0)
-    return dict(zip(VARIANTS, models, strict=True))
-
 
 def weights(model):
     """‖W_j^k‖ computed anew from the generator: {column: {earlier column: norm}}."""
@@ -351,23 +357,23 @@ def weights(model):
     }
 
 
-@pytest.mark.parametrize("which", VARIANTS)
-def test_parents_come_earlier(variants, which):
-    parents, order = variants[which].parents, list(SCHEMA.names)
+@pytest.mark.parametrize("which", PENALISED)
+def test_parents_come_earlier(fits, which):
+    parents, order = fits[which].parents, list(SCHEMA.names)
     assert list(parents) == order
     assert all(set(parents[name]) <= set(order[:i]) for i, name in enumerate(order))
 
 
-@pytest.mark.parametrize("which", VARIANTS)
-def test_strengths_are_the_norms_of_the_generator_s_weights(variants, which):
-    model = variants[which]
+@pytest.mark.parametrize("which", PENALISED)
+def test_strengths_are_the_norms_of_the_generator_s_weights(fits, which):
+    model = fits[which]
     for name, found in weights(model).items():
         assert model.strengths[name] == pytest.approx(found, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("which", ["clip", "none", "theory", "growing", "keep all"])
-def test_a_parent_is_an_earlier_column_above_the_threshold(variants, which):
-    model = variants[which]
+def test_a_parent_is_an_earlier_column_above_the_threshold(fits, which):
+    model = fits[which]
     above = {
         name: [other for other, strength in found.items() if strength > model.method.threshold]
         for name, found in model.strengths.items()
@@ -376,8 +382,8 @@ def test_a_parent_is_an_earlier_column_above_the_threshold(variants, which):
 
 
 @pytest.mark.parametrize("which", ["clip", "two-step", "hopeless"])
-def test_who_is_no_parent_has_weights_of_exactly_zero(variants, which):
-    model = variants[which]
+def test_who_is_no_parent_has_weights_of_exactly_zero(fits, which):
+    model = fits[which]
     zeros = {(name, other) for name, found in weights(model).items() for other, norm in found.items() if norm == 0.0}
     others = {
         (name, other)
@@ -388,19 +394,31 @@ def test_who_is_no_parent_has_weights_of_exactly_zero(variants, which):
     assert zeros == others and others
 
 
-def test_without_a_finish_weak_weights_stay(variants):
-    clipped, left = variants["clip"], variants["none"]
+def test_without_a_finish_weak_weights_stay(fits):
+    clipped, left = fits["clip"], fits["none"]
     assert left.parents == clipped.parents  # same seed, same training
     assert any(0.0 < norm <= 0.2 for found in weights(left).values() for norm in found.values())
 
 
-def test_two_steps_find_the_parents_of_the_first_and_train_them_anew(variants):
-    # Each training has its own half of the budget, so the first is not that of a single one; but parents it found
-    # stay, and none comes back.
-    model = variants["two-step"]
-    kept = sum(len(found) for found in model.parents.values())
-    assert 0 < kept < 10
-    assert [line.name for line in model.receipt.lines][-2:] == ["critic", "critic again"]
+@pytest.fixture(scope="module")
+def after():
+    """The rows of W after some rounds, averaged over the last share of them."""
+
+    @functools.cache
+    def rows(rounds, share):
+        method = dataclasses.replace(NOISE, critic_steps=5 * rounds, average=share, finish="none", generator_rate=0.05)
+        return us.fit(numbers(), NUMBERS, method, epsilon=10.0, delta=1e-5, seed=0).recipe.params["rows"]
+
+    return rows
+
+
+def test_two_steps_keep_the_parents_of_the_first(as_given):
+    # With given noise and nothing else bought, the first training is that of a single one.
+    twice = us.fit(numbers(), NUMBERS, dataclasses.replace(NOISE, finish="two-step"), epsilon=10.0, seed=0)
+    assert twice.parents == as_given.parents
+    assert 0 < sum(len(its) for its in twice.parents.values()) < 3
+    assert [line.name for line in twice.receipt.lines] == ["critic", "critic again"]
+    assert not np.allclose(twice.recipe.params["rows"], as_given.recipe.params["rows"], atol=0.1)
 
 
 def offspring(model, name):
@@ -413,8 +431,8 @@ def offspring(model, name):
 
 @pytest.mark.parametrize("moved", SCHEMA.names)
 @pytest.mark.parametrize("which", ["clip", "two-step", "hopeless", "keep all"])
-def test_a_column_moves_its_offspring_and_no_other(variants, which, moved):
-    model, place = variants[which], SCHEMA.names.index(moved)
+def test_a_column_moves_its_offspring_and_no_other(fits, which, moved):
+    model, place = fits[which], SCHEMA.names.index(moved)
     layout, params = model.recipe.layout, dict(model.recipe.params)
     noise = networks.draw_noise(layout, jax.random.key(0), 200)
     other = {"z": noise["z"].at[place].add(1.0), "gumbel": noise["gumbel"].at[place, 0].add(1.0)}
@@ -423,53 +441,71 @@ def test_a_column_moves_its_offspring_and_no_other(variants, which, moved):
     assert touched == offspring(model, moved)
 
 
-def test_a_hopeless_penalty_leaves_columns_without_parents_and_independent(variants):
-    model = variants["hopeless"]
+def test_a_hopeless_penalty_leaves_columns_without_parents_and_independent(fits):
+    model = fits["hopeless"]
     assert not any(model.parents.values())
     drawn = model.sample(20_000, seed=0).select("age", "height", pl.col("member").cast(float)).to_numpy()
     together = np.corrcoef(drawn.T)[np.triu_indices(3, 1)]
     assert np.abs(together).max() < 5 / math.sqrt(20_000)
 
 
-def test_a_growing_penalty_spares_the_first_columns(variants):
-    # λ_j = 1e-9 · j^40: nothing for the second column, and hopeless for the fourth and fifth.
-    parents = variants["growing"].parents
+def test_a_growing_penalty_spares_the_first_columns(fits):
+    # λ_j = 1e-16 · j^40: next to nothing for the second column, and hopeless from the third on.
+    parents = fits["growing"].parents
     assert parents["colour"] == ["age"]
-    assert parents["member"] == parents["height"] == []
+    assert parents["income"] == parents["member"] == parents["height"] == []
 
 
-def test_the_clamp_is_another_way_to_hold_the_critic(table):
-    model = us.fit(table, SCHEMA, changed(lipschitz="clamp", optimiser="sgd", proximal=False), epsilon=5.0, seed=0)
-    assert all(np.isfinite(value).all() for value in model.recipe.params.values())
-    assert model.sample(30, seed=0).columns == list(SCHEMA.names)
+@pytest.mark.parametrize("rounds", [1, 3, 4])
+def test_the_average_over_a_generator_that_stands_still_is_that_generator(fits, rounds):
+    mean, still = fits[f"still, mean of {rounds}"].recipe.params, fits["still"].recipe.params
+    assert all(np.allclose(mean[name], still[name], atol=1e-5) for name in still)
 
 
-@pytest.mark.parametrize("steps", [5, 15, 20, 25])
-def test_the_average_over_a_generator_that_stands_still_is_that_generator(table, steps):
-    still = changed(critic_steps=steps, generator_rate=1e-12, penalty=0.0, threshold=0.0)
-    methods = [still, dataclasses.replace(still, average=False)]
-    mean, last = us.fit_many(table, SCHEMA, methods, [0, 0], epsilon=5.0)
-    for name, value in last.recipe.params.items():
-        assert np.allclose(mean.recipe.params[name], value, atol=1e-5)
+@pytest.mark.parametrize(("share", "rounds"), [(1.0, [1, 2, 3]), (0.5, [2, 3]), (0.34, [2, 3]), (0.3, [3])])
+def test_the_average_is_the_mean_over_the_last_rounds(after, share, rounds):
+    # Equal noise and equal seeds: a training of fewer rounds is the beginning of a longer one.
+    assert np.allclose(after(3, share), np.mean([after(k, 0.0) for k in rounds], axis=0), atol=1e-5)
 
 
-# The order ----------------------------------------------------------------------------------------------------------
+# Other ways ---------------------------------------------------------------------------------------------------------
 
 BACKWARDS = tuple(reversed(SCHEMA.names))
 
 
-def test_columns_are_made_in_the_order_that_is_given(table):
-    model = us.fit(table, SCHEMA, changed(order=BACKWARDS), epsilon=5.0, seed=0)
-    assert tuple(model.parents) == BACKWARDS
-    assert model.parents["height"] == [] and set(model.parents["colour"]) <= {"height", "member", "income"}
-    assert tuple(model.sample(5, seed=0).columns) == SCHEMA.names
+@pytest.fixture(scope="module")
+def otherwise(table):
+    """Another order, another optimiser, another penalty and another hold on the critic, in one fit."""
+    method = changed(order=BACKWARDS, optimiser="sgd", proximal=False, lipschitz="clamp", finish="none", decay=False)
+    return us.fit(table, SCHEMA, method, epsilon=5.0, seed=0)
 
 
-def test_a_private_order_is_a_permutation_that_is_paid_for(fitted):
-    model = fitted["a private order"]
-    assert sorted(model.parents) == sorted(SCHEMA.names)
-    [line] = [line for line in model.receipt.lines if line.name == "order"]
-    assert line.mechanism == "discrete gaussian" and "order" in line.what
+def test_clamped_critics_and_plain_gradient_steps_train_too(otherwise):
+    started = networks.initial(otherwise.recipe.layout, jax.random.key(0))
+    for name, value in otherwise.recipe.params.items():
+        assert np.isfinite(value).all() and value.shape == started[name].shape
+
+
+def test_a_penalty_taken_by_its_gradient_leaves_no_exact_zeros(otherwise):
+    assert all(norm > 0 for found in weights(otherwise).values() for norm in found.values())
+
+
+# The order ----------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_made_in_the_order_that_is_given(otherwise):
+    assert tuple(otherwise.parents) == BACKWARDS
+    assert otherwise.parents["height"] == [] and set(otherwise.parents["colour"]) <= {"height", "member", "income"}
+    assert tuple(otherwise.sample(5, seed=0).columns) == SCHEMA.names
+
+
+def test_a_private_order_has_what_the_others_explain_least_first():
+    turned = dataclasses.replace(NUMBERS, columns=tuple(reversed(NUMBERS.columns)))
+    method = dataclasses.replace(NOISE, standardised=False, encoding_share=0.3, order="private", noise_multiplier=None)
+    model = us.fit(numbers(), turned, method, epsilon=200.0, seed=0)
+    assert list(model.parents) == ["a", "b", "c"] and turned.names == ("c", "b", "a")
+    assert [line.name for line in model.receipt.lines if line.name in HATCHES] == ["order", "critic"]
+    assert 0.98 * 200.0 <= model.receipt.epsilon <= 200.0
 
 
 @pytest.mark.parametrize(
@@ -480,12 +516,12 @@ def test_an_order_of_other_names_is_refused(table, order):
         us.fit(table, SCHEMA, changed(order=order), epsilon=5.0, seed=0)
 
 
-def test_settings_that_do_not_fit_the_schema_cost_nothing(table, tmp_path):
+@pytest.mark.parametrize("settings", [{"order": ("age",)}, {"standardised": True}], ids=["order", "standardised"])
+def test_settings_that_do_not_fit_the_schema_are_refused_before_the_table_is_looked_for(tmp_path, settings):
     book = LedgerFile(tmp_path / "ledger.jsonl")
     book.set_cap("people", 100.0, 1e-3)
-    for method in (changed(order=("age",)), changed(standardised=True)):
-        with pytest.raises(us.SchemaError):
-            us.fit(table, SCHEMA, method, epsilon=1.0, seed=0, ledger=book.path)
+    with pytest.raises(us.SchemaError):
+        us.fit(tmp_path / "no such table.csv", SCHEMA, changed(**settings), epsilon=1.0, ledger=book.path)
     assert book.total("people").fits == 0
 
 
@@ -499,47 +535,31 @@ def test_an_order_from_a_public_table_can_be_given(table):
 
 # Many at once -------------------------------------------------------------------------------------------------------
 
-TOGETHER = {
-    "plain": (TINY, 1, 1.0),
-    "another seed": (TINY, 2, 1.0),
-    "another budget": (TINY, 1, 8.0),
-    "another rate": (changed(generator_rate=0.02, critic_rate=0.01, penalty=0.2), 1, 1.0),
-    "fewer steps": (changed(critic_steps=10), 1, 1.0),
-    "smaller batches": (changed(batch_size=25, fakes=50), 1, 1.0),
-    "two steps": (changed(finish="two-step"), 3, 3.0),
-    "by counts": (us.Independent(), 1, 2.0),
-    "no structure": (UNSTRUCTURED, 1, 2.0),
-}
+OTHERS = ["another budget", "other rates", "fewer steps", "no average", "two-step"]
+OTHER_SHAPE = pytest.param("smaller batches", marks=pytest.mark.slow)  # alone it needs a program of its own
 
 
-@pytest.fixture(scope="module")
-def together(table):
-    methods, seeds, epsilons = zip(*TOGETHER.values(), strict=True)
-    return dict(zip(TOGETHER, us.fit_many(table, SCHEMA, methods, seeds, epsilon=epsilons), strict=True))
-
-
-@pytest.mark.parametrize("which", TOGETHER)
-def test_many_at_once_are_the_same_as_one_by_one(table, together, which):
-    method, seed, epsilon = TOGETHER[which]
-    alone, one = us.fit(table, SCHEMA, method, epsilon=epsilon, seed=seed), together[which]
+@pytest.mark.parametrize("which", ["plain", *OTHERS, OTHER_SHAPE, "by counts", "no structure"])
+def test_many_at_once_are_the_same_as_one_by_one(table, fits, which):
+    (method, seed, epsilon), one = FITS[which], fits[which]
+    alone = us.fit(table, SCHEMA, method, epsilon=epsilon, seed=seed)
     assert one.receipt == alone.receipt and one.method == alone.method == method
-    for name, array in alone.recipe.arrays().items():
-        same = np.array_equal if array.dtype.kind in "UOb" else lambda a, b: np.allclose(a, b, atol=1e-4)
-        assert same(one.recipe.arrays()[name], array), name
+    assert one.parents == alone.parents
+    arrays, others = one.recipe.arrays(), alone.recipe.arrays()
+    assert all(np.allclose(array, others[name], atol=1e-4) for name, array in arrays.items() if array.dtype.kind == "f")
 
 
-def test_receipts_are_each_fit_s_own(together):
-    for model, (_, seed, epsilon) in zip(together.values(), TOGETHER.values(), strict=True):
+def test_receipts_are_each_fit_s_own(fits):
+    for model, (_, seed, epsilon) in zip(fits.values(), FITS.values(), strict=True):
         assert (model.receipt.seed, model.receipt.budget.epsilon) == (seed, epsilon)
         assert 0.98 * epsilon <= model.receipt.epsilon <= epsilon
-    steps = [line.times for line in together["fewer steps"].receipt.lines if line.name == "critic"]
-    assert steps == [10]
+    assert [line.times for line in fits["fewer steps"].receipt.lines if line.name == "critic"] == [15]
 
 
-def test_other_settings_give_other_generators(together):
-    names = [name for name in TOGETHER if TOGETHER[name][0].name == "prada-gan"]
-    first = together["plain"].recipe.params["rows"]
-    assert all(not np.allclose(together[name].recipe.params["rows"], first, atol=1e-3) for name in names[1:])
+@pytest.mark.parametrize("which", ["another seed", "smaller batches", *OTHERS])
+def test_other_settings_give_other_generators(fits, which):
+    one, plain = fits[which].recipe.params, fits["plain"].recipe.params
+    assert not all(np.allclose(one[name], plain[name], atol=1e-4) for name in plain)
 
 
 LENGTHS = {
@@ -556,10 +576,10 @@ def test_wrong_lengths_are_refused_before_the_table_is_looked_for(tmp_path, seed
 
 def test_the_ledger_file_is_charged_for_every_fit(table, tmp_path):
     book = LedgerFile(tmp_path / "ledger.jsonl")
-    us.fit_many(table, SCHEMA, [TINY, TINY, "independent"], [1, 2, 3], epsilon=[1.0, 1.0, 0.5], ledger=book.path)
+    us.fit_many(table, SCHEMA, ["copula", TINY, "independent"], [1, 2, 3], epsilon=[2.0, 10.0, 0.5], ledger=book.path)
     total = book.total("people")
-    assert (total.epsilon, total.fits) == (2.5, 3) and total.delta == pytest.approx(3e-6)
-    assert [record["method"] for record in book.records()] == ["prada-gan", "prada-gan", "independent"]
+    assert (total.epsilon, total.fits) == (12.5, 3) and total.delta == pytest.approx(3e-6)
+    assert [record["method"] for record in book.records()] == ["copula", "prada-gan", "independent"]
 
 
 @pytest.mark.parametrize("cap", [(1.5, 1e-3), (100.0, 1.5e-6)], ids=["epsilon", "delta"])
@@ -574,8 +594,8 @@ def test_a_cap_refuses_them_all_before_the_table_is_looked_for(tmp_path, cap):
 # Without structure --------------------------------------------------------------------------------------------------
 
 
-def test_dpgan_fits_samples_and_is_saved(together, tmp_path):
-    model = together["no structure"]
+def test_dpgan_fits_samples_and_is_saved(fits, tmp_path):
+    model = fits["no structure"]
     drawn = model.sample(500, seed=0)
     assert tuple(drawn.columns) == SCHEMA.names and set(drawn["colour"]) <= {"red", "green", "blue"}
     model.save(tmp_path / "m.understudy")
@@ -584,17 +604,18 @@ def test_dpgan_fits_samples_and_is_saved(together, tmp_path):
     assert loaded.method == UNSTRUCTURED and loaded.receipt == model.receipt
 
 
-def test_dpgan_claims_every_earlier_column_and_measures_none(together):
-    model = together["no structure"]
+def test_dpgan_claims_every_earlier_column_and_measures_none(fits):
+    model = fits["no structure"]
     assert model.parents["income"] == ["age", "colour"] and model.strengths == {}
 
 
 # Statistics ---------------------------------------------------------------------------------------------------------
 
 
-def shares(series):
-    counts = series.value_counts(normalize=True)
-    return dict(zip(counts[series.name].to_list(), counts["proportion"].to_list(), strict=True))
+def farthest(real, drawn):
+    """The largest difference between the shares of any value, a missing one included."""
+    values = {*real, *drawn}
+    return max(abs(real.eq_missing(value).mean() - drawn.eq_missing(value).mean()) for value in values)
 
 
 @pytest.mark.slow
@@ -602,11 +623,9 @@ def shares(series):
 def test_categories_and_missing_values_come_back_in_their_shares(method):
     real = mixed_table(5000)
     drawn = us.fit(real, MIXED, us.METHODS[method](critic_steps=3000), epsilon=1e6, seed=0).sample(10_000, seed=0)
-    for name in ("city", "colour", "member"):
-        assert {**dict.fromkeys(shares(real[name]), 0.0), **shares(drawn[name])} == pytest.approx(
-            {"other": 0.0, "else": 0.0, **shares(real[name])}, abs=0.06
-        )
-    assert drawn["income"].null_count() / 10_000 == pytest.approx(real["income"].null_count() / 5000, abs=0.06)
+    apart = {name: farthest(real[name], drawn[name]) for name in ("city", "colour", "member")}
+    apart["income"] = farthest(real["income"].is_null(), drawn["income"].is_null())
+    assert max(apart.values()) < 0.06, apart
 
 
 @pytest.mark.slow

@@ -223,7 +223,9 @@ def order_from(public_table: Any, schema: Schema | str | os.PathLike[str]) -> tu
 
     schema = schema if isinstance(schema, Schema) else Schema.read(schema)
     columns = [np.asarray(read(public_table, schema).columns[name], dtype=np.float64) for name in schema.names]
-    filled = [np.where(np.isfinite(c), c, np.nanmean(np.where(np.isfinite(c), c, np.nan))) for c in columns]
+    there = [np.isfinite(column) for column in columns]
+    means = [column[known].mean() if known.any() else 0.0 for column, known in zip(columns, there, strict=True)]
+    filled = [np.where(known, c, mean) for c, known, mean in zip(columns, there, means, strict=True)]
     return tuple(schema.names[i] for i in guess(np.nan_to_num(np.stack(filled, axis=1))))
 
 

@@ -27,7 +27,14 @@ from understudy.mechanisms import PrivateRows
 from understudy.randomness import Key
 from understudy.schema import Schema, SchemaError
 from understudy.synthesizers.prada.recipe import PradaRecipe
-from understudy.synthesizers.prada.settings import check_choice, check_number, check_training, critic_item
+from understudy.synthesizers.prada.settings import (
+    check_choice,
+    check_flag,
+    check_number,
+    check_training,
+    check_whole,
+    critic_item,
+)
 
 ORDER_SHARE = 0.1
 """Of the budget that is not the encoding's, what a private order costs."""
@@ -95,9 +102,12 @@ class PradaGAN:
     name = "prada-gan"
 
     def __post_init__(self):
-        check_training(self)
         if isinstance(self.order, list):
             object.__setattr__(self, "order", tuple(self.order))
+        for field in ("proximal", "standardised"):
+            check_flag(self, field)
+        check_training(self)
+        check_whole(self, "hidden")
         if self.standardised:
             object.__setattr__(self, "encoding_share", 0.0)
         for field, least in (("penalty_growth", -math.inf), ("threshold", 0.0)):
@@ -106,7 +116,7 @@ class PradaGAN:
             check_number(self, "penalty", 0.0)
         check_choice(self, "finish", ("clip", "none", "two-step"))
         check_choice(self, "optimiser", ("adam", "sgd"))
-        if isinstance(self.order, str):
+        if not (isinstance(self.order, tuple) and all(isinstance(name, str) for name in self.order)):
             check_choice(self, "order", ("schema", "private"))
 
     @classmethod

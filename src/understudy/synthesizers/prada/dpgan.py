@@ -22,7 +22,7 @@ from understudy.mechanisms import PrivateRows
 from understudy.randomness import Key
 from understudy.schema import Schema
 from understudy.synthesizers.prada.recipe import layout_arrays, layout_from, to_levels
-from understudy.synthesizers.prada.settings import check_training, check_widths, critic_item
+from understudy.synthesizers.prada.settings import check_training, check_whole, check_widths, critic_item
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,8 +58,8 @@ class DPGAN:
     def __post_init__(self):
         check_training(self)
         check_widths(self, "widths")
-        if self.noise is not None and (not isinstance(self.noise, int) or self.noise < 1):
-            raise ValueError(f"DPGAN.noise: expected a whole number >= 1 or None, got {self.noise!r}.")
+        if self.noise is not None:
+            check_whole(self, "noise")
 
     def plan(self, schema: Schema) -> list[Item]:
         """The steps of the critic."""

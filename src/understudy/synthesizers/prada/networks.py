@@ -340,7 +340,7 @@ def input_gradient(params: Critic, x: jax.Array) -> jax.Array:
 # Lipschitz ----------------------------------------------------------------------------------------------------------
 
 
-def clamped(params: Critic, limit: float) -> Critic:
+def clamped(params: Critic, limit: float | jax.Array) -> Critic:
     """Every weight within ±limit. Biases do not change how steep a critic is and stay free."""
     return tuple({**layer, "weight": jnp.clip(layer["weight"], -limit, limit)} for layer in params)
 

@@ -22,9 +22,10 @@ def sampling_rate(method: Any, schema: Schema) -> float:
 def check_training(method: Any) -> None:
     """Refuses settings of adversarial training that make no sense."""
     for field in ("critic_steps", "batch_size", "generator_every"):
-        _check(method, field, "a whole number >= 1", lambda x: isinstance(x, int) and x >= 1)
+        check_whole(method, field)
+    check_flag(method, "decay")
     if method.fakes is not None:
-        _check(method, "fakes", "a whole number >= 1 or None", lambda x: isinstance(x, int) and x >= 1)
+        check_whole(method, "fakes")
     if method.critic_steps % method.generator_every:
         raise ValueError(
             f"{type(method).__name__}.critic_steps: expected a multiple of generator_every = "
@@ -52,6 +53,17 @@ def check_widths(method: Any, field: str) -> None:
 def _are_widths(widths: Any) -> bool:
     whole = isinstance(widths, tuple) and all(isinstance(w, int) and not isinstance(w, bool) for w in widths)
     return whole and bool(widths) and min(widths) >= 1
+
+
+def check_whole(method: Any, field: str) -> None:
+    """Refuses what is not a whole number of at least 1."""
+    _check(method, field, "a whole number >= 1", lambda x: isinstance(x, int) and x >= 1)
+
+
+def check_flag(method: Any, field: str) -> None:
+    """Refuses what is neither true nor false."""
+    if not isinstance(value := getattr(method, field), bool):
+        raise ValueError(f"{type(method).__name__}.{field}: expected True or False, got {value!r}.")
 
 
 def check_number(method: Any, field: str, least: float) -> None:

@@ -16,6 +16,7 @@ Departures:
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -134,20 +135,8 @@ class Adversarial:
             settings: critic_rate, generator_rate, penalty (one a column), allowed (pairs), clip_norm, batch (expected),
                 limit (of clamped weights), rounds, average (share of the rounds at the end).
         """
-        for_generator, for_critic = jax.random.split(key)
-        made = self.generator.initial(for_generator)
-        critic = networks.initial_critic(for_critic, self.generator.layout.features, widths)
-        critic = critic if self.penalised else networks.clamped(critic, settings["limit"])
-        zeros = jax.tree.map(jnp.zeros_like, made)
-        state = {
-            "generator": made,
-            "memory": self.generator.start(made),
-            "mean": zeros,
-            "critic": critic,
-            "critic_memory": adam().init(critic),
-            "round": jnp.zeros((), jnp.float32),
-        }
-        return {**state, "settings": {name: jnp.asarray(value) for name, value in settings.items()}}
+        ready = {name: jnp.asarray(value) for name, value in settings.items()}
+        return {**_start(self, tuple(widths), key, ready["limit"]), "settings": ready}
 
     def prepare(self, state: dict[str, Any], key: jax.Array) -> dict[str, jax.Array]:
         """The fakes of a round, and points at which the critic must not be steep."""
@@ -205,3 +194,20 @@ class Adversarial:
         if not self.decay:
             return 1.0
         return 1.0 - (1.0 - FINAL_RATE) * state["round"] / state["settings"]["rounds"]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _start(loop: Adversarial, widths: tuple[int, ...], key: jax.Array, limit: jax.Array) -> dict[str, Any]:
+    """Random weights and empty memories, in one program: dozens of small ones take seconds to compile."""
+    for_generator, for_critic = jax.random.split(key)
+    made = loop.generator.initial(for_generator)
+    critic = networks.initial_critic(for_critic, loop.generator.layout.features, widths)
+    critic = critic if loop.penalised else networks.clamped(critic, limit)
+    return {
+        "generator": made,
+        "memory": loop.generator.start(made),
+        "mean": jax.tree.map(jnp.zeros_like, made),
+        "critic": critic,
+        "critic_memory": adam().init(critic),
+        "round": jnp.zeros((), jnp.float32),
+    }
