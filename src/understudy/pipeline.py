@@ -336,12 +336,15 @@ def plan(
     wanted = items(schema, method, budget)
     ledger = Ledger(budget, wanted)
     cells = (rows or schema.rows or 0) * len(schema)
+    steps = sum(item.times for item in wanted if item.sampling_rate)
     return Plan(
         method=method.name,
         budget=budget,
         items=tuple(wanted),
         lines=tuple(planned_lines(wanted, ledger.scale)),
         rows=rows or schema.rows,
-        seconds=1.0 + 6e-7 * cells,
-        megabytes=250.0 + 2.5e-5 * cells,
+        seconds=1.0
+        + 6e-7 * cells
+        + (10.0 + 5e-4 * steps if steps else 0.0),  # compilation, and half a millisecond a step
+        megabytes=250.0 + 2.5e-5 * cells + (350.0 if steps else 0.0),
     )
