@@ -94,7 +94,7 @@ def ours() -> dict:
     frame = pl.DataFrame({f"c{j}": draw.standard_normal(ROWS) for j in range(COLUMNS)})
     columns = tuple(us.Column(name=name, kind="continuous") for name in frame.columns)
     schema = us.Schema(name="speed", rows=ROWS, columns=columns)
-    method = us.PradaGAN.paper("california", 1.0, critic_steps=STEPS)
+    method = us.PradaGAN.paper("california", 1.0, critic_steps=STEPS, fakes=BATCH)
     us.fit(frame, schema, method, epsilon=1.0, delta=1e-5)
     cold = time.perf_counter() - start
     start = time.perf_counter()
