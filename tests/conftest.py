@@ -1,6 +1,10 @@
 """Shared by the suites: one small table that has a column of every kind, and its schema."""
 
 import datetime
+import os
+
+# Tests compile many small programs and run each for a moment: before JAX is imported, ask for haste.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import numpy as np
 import polars as pl

@@ -349,7 +349,8 @@ class _Worker:
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, os.getpid()), daemon=True)
         before = {key: os.environ.get(key) for key in _SINGLE}
-        os.environ.update(_SINGLE)  # read by the libraries when the process imports them
+        flags = f"{before['XLA_FLAGS'] or ''} {_SINGLE['XLA_FLAGS']}".strip()
+        os.environ.update({**_SINGLE, "XLA_FLAGS": flags})  # read by the libraries when the process imports them
         try:
             self.process.start()
         finally:
