@@ -66,7 +66,12 @@ def theirs(steps: int) -> dict:
     step = (time.perf_counter() - ready) / steps
     noise = {
         str(epsilon): get_noise_multiplier(
-            target_epsilon=epsilon, target_delta=1e-5, sample_rate=BATCH / ROWS, steps=STEPS, accountant="prv"
+            target_epsilon=epsilon,
+            target_delta=1e-5,
+            sample_rate=BATCH / ROWS,
+            steps=STEPS,
+            accountant="prv",
+            epsilon_tolerance=epsilon / 500,
         )
         for epsilon in (0.2, 1.0, 5.0)
     }
