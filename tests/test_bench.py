@@ -115,6 +115,36 @@ def test_one_process_gives_the_same_lines_as_two(raced, tmp_path):
     assert undated(tmp_path) == [line for line in undated(raced[0]) if line["id"] in chosen]
 
 
+TRAINED = """
+name = "trained"
+epsilons = [1, 5]
+seeds = [0]
+metrics = ["wd"]
+yardsticks = false
+
+[[datasets]]
+graph = "erdos-renyi"
+rows = 80
+columns = 4
+degree = 1
+
+[[methods]]
+name = "prada-gan"
+settings = { critic_steps = 20, batch_size = 20 }
+"""
+
+
+def test_a_run_that_was_fitted_beside_others_is_made_again_beside_them(tmp_path):
+    grid = grids.parse(TRAINED)
+    assert [len(heat) for heat in bench.heats(grid.runs())] == [2]
+    bench.race(grid, tmp_path, processes=1, progress=False)
+    whole, kept = undated(tmp_path), (tmp_path / "runs.jsonl").read_bytes().splitlines(keepends=True)[0]
+    (tmp_path / "runs.jsonl").write_bytes(kept + b'{"id": "cut')
+    assert bench.race(grid, tmp_path, processes=1, progress=False).made == 1
+    assert undated(tmp_path) == whole
+    assert (tmp_path / "runs.jsonl").read_bytes().startswith(kept)
+
+
 @pytest.mark.slow
 def test_killed_at_twenty_moments_and_resumed_it_gives_the_same_file(raced, tmp_path):
     undisturbed, seconds = raced

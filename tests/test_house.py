@@ -36,7 +36,7 @@ PLAN: dict[str, set[str] | None] = {
     "budget": {"accounting"},
     "ledger_file": {"accounting", "budget", "files"},
     "mechanisms": {"accounting", "budget", "randomness"},
-    "dpsgd": {"accounting", "budget", "mechanisms", "randomness"},
+    "dpsgd": {"accounting", "budget", "files", "mechanisms", "randomness"},
     "encoding": {"accounting", "schema", "table", "budget", "mechanisms", "distributions", "randomness"},
     "marginals": {"schema"},
     "pgm": {"schema", "marginals"},

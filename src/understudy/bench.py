@@ -252,7 +252,11 @@ class Outcome:
 
 
 def heats(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs that are made together: those on one table of a method that fits many at once; every other alone."""
+    """Runs that are made together: those on one table of a method that fits many at once; every other alone.
+
+    What is fitted together rounds together, so a heat is always made of the same runs: of the whole grid, and again as
+    a whole where a line of it is missing.
+    """
     found: dict[Any, list[Run]] = {}
     for run in runs:
         together = run.label not in YARDSTICKS and hasattr(METHODS[run.method], "fit_many")
@@ -280,15 +284,16 @@ def race(
     runs = grid.runs()
     check(grid)
     with open_results(folder, grid.text) as results:
-        missing = [run for run in runs if run.id not in results.done]
+        missing = {run.id for run in runs} - results.done
         failed, made = {}, 0
         with _shown(grid.name, len(runs), len(runs) - len(missing), progress) as advance:
-            for heat, lines, error in _spread(heats(missing), processes or os.cpu_count() or 1):
-                for line in lines:
-                    results.append(line)
-                failed |= {str(run): error for run in heat if not lines}
-                made += len(lines)
-                advance(str(heat[-1]), len(heat))
+            work = [heat for heat in heats(runs) if any(run.id in missing for run in heat)]
+            for heat, lines, error in _spread(work, processes or os.cpu_count() or 1):
+                wanted = [run for run in heat if run.id in missing]
+                results.append(*lines)
+                failed |= {str(run): error for run in wanted if not lines}
+                made += len(wanted) if lines else 0
+                advance(str(heat[-1]), len(wanted))
         results.sort(run.id for run in runs)
     return Outcome(made=made, there=len(runs) - len(missing), failed=failed)
 

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from understudy.files import reason, replacing
+from understudy.files import cache_folder, reason, replacing
 from understudy.schema import Column, Schema, did_you_mean
 
 OPENML = "https://api.openml.org/api/v1/json/data/"
@@ -253,11 +253,6 @@ def checksum(frame: pl.DataFrame) -> str:
     cells = [["" if cell is None else str(cell) for cell in column] for column in frame]
     lines = [",".join(frame.columns), *map(",".join, zip(*cells, strict=True))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def cache_folder() -> Path:
-    """Where downloaded tables are kept: `understudy` in XDG_CACHE_HOME, or in ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "understudy"
 
 
 def _table(name: str) -> PublicTable:

@@ -33,9 +33,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -43,6 +41,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.budget import Item, Ledger
+from understudy.files import cache_folder
 from understudy.mechanisms import PrivateRows
 from understudy.randomness import Key
 
@@ -115,8 +114,7 @@ def capacity_for(rows: float) -> int:
 def keep_compiled() -> None:
     """Keeps compiled programs in the cache folder, unless JAX was told where: the next process starts faster."""
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "understudy" / "jax"
-        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 

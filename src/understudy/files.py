@@ -47,3 +47,8 @@ def _sync(path: Path) -> None:
 def reason(error: Exception) -> str:
     """Why the operating system refused, in its own words and without the path."""
     return str(getattr(error, "strerror", None) or error).lower()
+
+
+def cache_folder() -> Path:
+    """Where tables and compiled programs are kept: `understudy` in XDG_CACHE_HOME, or in ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "understudy"

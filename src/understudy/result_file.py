@@ -1,8 +1,8 @@
 """The result file of a benchmark: one JSON object a line, safe to be cut off at any moment.
 
 The one rule: a line that is on the disk stays, and a run without a whole line was not made. Lines are appended and
-synced one at a time; a last line without its end belongs to a run that was cut off, and is dropped by the next start.
-Only a finished benchmark is rewritten, whole or not at all, in the order of its grid.
+synced as their runs are made; a last line without its end belongs to a run that was cut off, and is dropped by the next
+start. Only a finished benchmark is rewritten, whole or not at all, in the order of its grid.
 """
 
 import contextlib
@@ -60,13 +60,14 @@ class ResultFile:
         """The ids of the runs that are on the disk."""
         return set(self._lines)
 
-    def append(self, line: dict[str, Any]) -> None:
-        """Adds a run and waits until the disk has it."""
-        content = _dump(line)
+    def append(self, *lines: dict[str, Any]) -> None:
+        """Adds runs, all in one stroke, and waits until the disk has them; one that is there already stays as it is."""
+        new = {line["id"]: line for line in lines if line["id"] not in self._lines}
+        content = b"".join(map(_dump, new.values()))
         while content:
             content = content[os.write(self._descriptor, content) :]
         os.fsync(self._descriptor)
-        self._lines[line["id"]] = line
+        self._lines |= new
 
     def sort(self, ids: Iterable[str]) -> None:
         """Puts the runs of a grid in its order; runs that are not in it keep theirs, at the end."""
