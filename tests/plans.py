@@ -7,6 +7,7 @@ RESOLVE = Item(name="resolve", mechanism="discrete gaussian", share=0.32, times=
 MOMENTS = Item(name="moments", mechanism="gaussian", share=0.6)
 CATEGORIES = Item(name="categories", mechanism="gaussian threshold", share=0.1, times=3, threshold_delta=1e-8)
 SELECT = Item(name="select", mechanism="exponential", share=0.3, times=20)
+POT = Item(name="pot", mechanism="adaptive", share=0.5)
 TRAIN = Item(name="train", mechanism="sampled gaussian", share=2.0, times=2000, sampling_rate=0.06)
 PLANS = {
     "one gaussian": [MOMENTS],
@@ -14,5 +15,6 @@ PLANS = {
     "thresholds": [FIND, MOMENTS, CATEGORIES],
     "sampled": [FIND, MOMENTS, TRAIN],
     "selection": [FIND, MOMENTS, SELECT],
+    "pot": [FIND, POT],
     "all": [FIND, MOMENTS, CATEGORIES, SELECT, TRAIN],
 }

@@ -13,7 +13,7 @@ from conftest import MIXED, QUICK, mixed_table, quick
 from test_model import assert_holds_no_rows
 from understudy import encoding, pipeline
 from understudy.accounting import Budget, BudgetExceeded
-from understudy.budget import Ledger
+from understudy.budget import Ledger, Part
 from understudy.mechanisms import PrivateRows, lock
 from understudy.randomness import Key
 from understudy.schema import Column, Schema
@@ -69,7 +69,10 @@ def test_a_spent_ledger_is_refused(method, mixed):
     encoder = encoding.buy(rows, MIXED, ledger=ledger, key=Key.new(0))
     own = configured.plan(MIXED)
     for item in own:
-        ledger.pay(item.name, what="spent", sensitivity=1.0, times=item.times)
+        if item.mechanism == "adaptive":
+            ledger.pay(Part(item.name, 1.0), what="spent", sensitivity=1.0, mechanism="discrete gaussian")
+        else:
+            ledger.pay(item.name, what="spent", sensitivity=1.0, times=item.times)
     with pytest.raises(BudgetExceeded):
         encoding.buy(PrivateRows({}, {}, 1), MIXED, ledger=ledger, key=Key.new(0))
     if own:

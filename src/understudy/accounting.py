@@ -3,19 +3,29 @@
 The one rule: every cost is an upper bound, rounded towards privacy, and found in two ways that must agree. What has no
 known cost is refused. Nothing here sees a row: plans and purchases are public facts.
 
-A plan gives each item a relative share of the budget. One common scale s prices them all: an
-item of share w, bought k times, gets
+A plan gives each item a relative share of the budget. One common scale s prices them all: the k
+purchases of an item of share w are together as private as one Gaussian of
 
-    noise_multiplier = s * sqrt(k / w),    that is  rho = w / (2 s^2)  for the k together,
+    mu = sqrt(w) / s,    each of them as one of    mu / sqrt(k),
 
-where noise_multiplier = scale of the noise / sensitivity. The same line holds for Gaussian
-noise (rho = 1 / (2 noise_multiplier^2)) and for the exponential mechanism, taken as Gumbel
-noise added to the scores (its epsilon is 2 / noise_multiplier, and rho = epsilon^2 / 8).
+and mu says what noise each mechanism needs (`Line.mu`, `noise_for`). Gaussian noise of multiplier m = scale
+of the noise / sensitivity has mu = 1 / m. A private choice with Gumbel noise of multiplier m has privacy losses
+within a range of epsilon = 2 / m, and whatever has that is as private as a Gaussian of
+
+    mu = 2 Phi^-1(1 / (1 + exp(-epsilon / 2))):
+
+the two have the same total variation, tanh(epsilon / 4), and at every other epsilon the choice has the smaller delta
+(tests/test_accounting.py). So choices and counts add up as squares of mu, without the loss of converting
+concentrated costs, a sixth of the budget at (1, 1e-5). A choice alone is dearer so than by its concentrated cost of
+epsilon^2 / 8; a plan gains as long as choices get less than about 0.3 of it.
+
+A *pot* ("adaptive") is an item whose purchases are decided one after another, by what the earlier ones
+showed: how much each takes, of which mechanism, and when to stop. Squares of mu may be added up to a limit set in
+advance even then (the filter of Smith and Thakurta), so a pot is charged in full, whatever was bought from it.
 
 Which accountant:
-    Gaussians alone   PLD over one merged Gaussian; the closed form beyond PLD's reach.
+    No sampling       PLD over one merged Gaussian; the closed form beyond PLD's reach.
     ... and sampled   PLD.
-    ... and selection RDP, the only one that takes a concentrated cost.
     Whenever PLD gives the total, RDP is asked too, and the two must agree.
 
 Sources:
@@ -24,7 +34,8 @@ Sources:
     Bu et al. (2019), arXiv:1911.11607: the Gaussian limit of the sampled mechanism.
     Doroshenko et al. (2022), arXiv:2207.04380: PLD by connecting the dots.
     Canonne, Kamath and Steinke (2020), arXiv:2004.00010: the discrete Gaussian.
-    Cesar and Rogers (2021), arXiv:2004.07223: the exponential mechanism costs epsilon^2 / 8.
+    Dong, Durfee and Rogers (2020), arXiv:1909.13830: the exponential mechanism's losses have a bounded range.
+    Smith and Thakurta (2022), arXiv:2210.17520: fully adaptive composition of Gaussian privacy, with a limit.
     Wilkins et al. (2024), "Exact privacy analysis of the Gaussian sparse histogram mechanism".
 """
 
@@ -38,7 +49,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-MECHANISMS = ("discrete gaussian", "gaussian", "gaussian threshold", "exponential", "sampled gaussian")
+MECHANISMS = ("discrete gaussian", "gaussian", "gaussian threshold", "exponential", "sampled gaussian", "adaptive")
 
 # Kept back from epsilon, for the rounding of whichever accountant checks the receipt later.
 _RESERVE = 0.001
@@ -102,8 +113,9 @@ class Item:
     Attributes:
         name: The key `Ledger.pay` asks for.
         mechanism: One of MECHANISMS.
-        share: Relative share of the concentrated budget (rho) for all `times` together.
-        times: Number of purchases; for "sampled gaussian" the number of steps.
+        share: Relative share of the budget, as a square of mu, for all `times` together.
+        times: Number of purchases; for "sampled gaussian" the number of steps; 1 for a pot ("adaptive"), which
+            is bought in parts.
         threshold_delta: For "gaussian threshold" only: the largest probability with which one
             purchase shows any category that one unit alone holds.
         sampling_rate: For "sampled gaussian" only: the probability with which each *unit*
@@ -137,6 +149,8 @@ class Item:
         """
         if self.noise_multiplier is not None:
             return self.noise_multiplier
+        if self.mechanism == "exponential":
+            return noise_for(self.mechanism, math.sqrt(self.share / self.times) / scale)
         if self.sampling_rate is None:
             return scale * math.sqrt(self.times / self.share)
         return 1 / math.sqrt(math.log1p(self.share / self.times / (scale * self.sampling_rate) ** 2))
@@ -198,18 +212,22 @@ class Line:
         return self.noise_multiplier * self.sensitivity
 
     @property
-    def charged_multiplier(self) -> float:
-        """The multiplier of the continuous noise this line is charged as; see `lattice`."""
+    def mu(self) -> float:
+        """The Gaussian that each of the releases is as private as, or more; without its sampling."""
+        if self.mechanism == "exponential":
+            from scipy.special import ndtri_exp
+
+            # Phi^-1(1 / (1 + exp(-x))) = -Phi^-1(1 / (1 + exp(x))) with x = epsilon / 2 = 1 / noise_multiplier
+            return -2 * float(ndtri_exp(-math.log1p(math.exp(-1 / self.noise_multiplier)) - 1 / self.noise_multiplier))
         discrete = self.mechanism in ("discrete gaussian", "gaussian threshold")
-        return self.noise_multiplier * (_DISCRETE if discrete else 1.0)
+        return 1 / (self.noise_multiplier * (_DISCRETE if discrete else 1.0))  # see `lattice`
 
     def event(self) -> Any:
-        """The line as a `dp_accounting` event, without its threshold delta, which no event expresses."""
-        import dp_accounting
+        """The line as a `dp_accounting` event, without its threshold delta, which no event expresses.
 
-        if self.mechanism == "exponential":
-            return dp_accounting.ZCDpEvent(self.times / (2 * self.noise_multiplier**2))
-        return _gaussian_event(self.charged_multiplier, self.sampling_rate, self.times)
+        A private choice is the Gaussian that it is charged as.
+        """
+        return _gaussian_event(1 / self.mu, self.sampling_rate, self.times)
 
     def alone(self, delta: float) -> float:
         """Epsilon of this line by itself, at this delta; for selection its pure epsilon where that is less."""
@@ -231,6 +249,19 @@ def _check_purchase(place: str, purchase: Item | Line) -> None:
         checked_number(f"{place}, sampling_rate", rate, "a number > 0 and <= 1", lambda x: 0 < x <= 1)
     elif rate is not None:
         raise ValueError(f'{place}: sampling_rate belongs to "sampled gaussian", not to "{mechanism}".')
+
+
+def noise_for(mechanism: str, mu: float) -> float:
+    """The noise multiplier at which one release is as private as a Gaussian of mu; `Line.mu` the other way round.
+
+    Discrete noise is charged as a little less than it is, so it comes out a little above 1 / mu.
+    """
+    if mechanism == "exponential":  # epsilon / 2 = log(p / (1 - p)) with p = Phi(mu / 2)
+        from scipy.special import log_ndtr
+
+        return 1 / float(log_ndtr(mu / 2) - log_ndtr(-mu / 2))
+    discrete = mechanism in ("discrete gaussian", "gaussian threshold")
+    return 1 / (mu * (_DISCRETE if discrete else 1.0))
 
 
 def lattice(sigma: float) -> int:
@@ -259,24 +290,21 @@ def lattice(sigma: float) -> int:
 class _Composition(NamedTuple):
     """Purchases added up, as far as each kind adds up exactly; hashable, so costs are cached."""
 
-    mu_squared: float  # all Gaussians are one Gaussian of noise multiplier 1 / mu
-    rho: float  # concentrated cost of all private selections
+    mu_squared: float  # all that is not sampled is one Gaussian of noise multiplier 1 / mu
     sampled: tuple[tuple[float, float, int], ...]  # (sampling rate, noise multiplier, steps)
     threshold_delta: float
 
 
 def _compose(lines: Iterable[Line]) -> _Composition:
-    gaussian, selection, thresholds, sampled = [], [], [], Counter()
+    gaussian, thresholds, sampled = [], [], Counter()
     for line in lines:
         thresholds.append(line.times * line.threshold_delta)
-        if line.mechanism == "exponential":
-            selection.append(line.times / line.noise_multiplier**2 / 2)
-        elif line.mechanism == "sampled gaussian":
+        if line.mechanism == "sampled gaussian":
             sampled[line.sampling_rate, line.noise_multiplier] += line.times
         else:
-            gaussian.append(line.times / line.charged_multiplier**2)
+            gaussian.append(line.times * line.mu**2)
     parts = tuple(sorted((rate, noise, steps) for (rate, noise), steps in sampled.items()))
-    return _Composition(math.fsum(gaussian), math.fsum(selection), parts, math.fsum(thresholds))
+    return _Composition(math.fsum(gaussian), parts, math.fsum(thresholds))
 
 
 def _smallest(holds: Callable[[float], bool]) -> float:
@@ -350,7 +378,6 @@ def _quiet_absl():
 
 @functools.lru_cache(maxsize=1024)
 def _rdp_epsilon(composition: _Composition, delta: float) -> float:
-    import dp_accounting
     import numpy as np
     from dp_accounting import rdp
 
@@ -360,7 +387,7 @@ def _rdp_epsilon(composition: _Composition, delta: float) -> float:
         orders = (1 + np.geomspace(0.0102, 1e12, 900)).tolist()
     accountant = rdp.RdpAccountant(orders)
     with _quiet_absl():
-        for event in (*_gaussian_events(composition), dp_accounting.ZCDpEvent(composition.rho)):
+        for event in _gaussian_events(composition):
             accountant.compose(event)
         return float(accountant.get_epsilon(delta))
 
@@ -396,7 +423,7 @@ def _account(composition: _Composition, delta: float) -> tuple[float, str]:
     if left <= 0:
         return math.inf, "thresholds"
     steps = sum(steps for _, _, steps in composition.sampled)
-    if composition.rho or steps > _MOST_PLD_STEPS or (steps and left < _SMALLEST_PLD_DELTA):
+    if steps > _MOST_PLD_STEPS or (steps and left < _SMALLEST_PLD_DELTA):
         return _rdp_epsilon(composition, left), "RDP"
     if composition.sampled:
         by_rdp = _rdp_epsilon(composition, left)

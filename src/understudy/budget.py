@@ -25,10 +25,24 @@ from understudy.accounting import (
     checked_number,
     checked_whole,
     epsilon_by_rdp,
+    noise_for,
 )
 
 ADJACENCY = "add or remove one unit"
 _WIDTH = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of a pot, an item that is bought adaptively: what a hatch may be given in place of an item's name.
+
+    Attributes:
+        item: The pot's name.
+        share: How much of the pot, 0 to 1, as a part of its mu²: half the share, √2 times the noise.
+    """
+
+    item: str
+    share: float
 
 
 class Ledger:
@@ -76,15 +90,28 @@ class Ledger:
             )
         return self._items[name]
 
-    def noise(self, name: str) -> float:
-        """The noise multiplier of each purchase of this item. Shown, not paid."""
+    def noise(self, name: str | Part, mechanism: str | None = None) -> float:
+        """The noise multiplier of each purchase of this item, or of this part of a pot. Shown, not paid."""
+        if isinstance(name, Part):
+            return self._line(name, mechanism, what="", sensitivity=1.0, times=1).noise_multiplier
         return self.item(name).noise_at(self.scale)
 
-    def left(self, name: str) -> int:
-        """How many purchases of this item are still to be had."""
+    def left(self, name: str) -> float:
+        """How many purchases of this item are still to be had; of a pot, the share that is left."""
         return self._left[self.item(name).name]
 
-    def pay(self, name: str, *, what: str, sensitivity: float, times: int = 1) -> float:
+    def progress(self) -> tuple[float, int]:
+        """How much of the plan was bought, and how much there is: in purchases, pots and trainings."""
+        bought = planned = 0.0
+        for item in self.plan:
+            at_once = item.times if item.sampling_rate else 1
+            planned += item.times / at_once
+            bought += (item.times - self._left[item.name]) / at_once
+        return bought, round(planned)
+
+    def pay(
+        self, name: str | Part, *, what: str, sensitivity: float, times: int = 1, mechanism: str | None = None
+    ) -> float:
         """Enters a purchase, and returns the scale of the noise that the hatch must then add.
 
         For the Gaussian mechanisms that is sigma, in the units of the answer; the discrete ones draw
@@ -93,29 +120,59 @@ class Ledger:
         probability proportional to exp(score / scale).
 
         Args:
-            name: The item of the plan.
+            name: The item of the plan, or a part of a pot.
             what: What is asked, in words, for the receipt. Public names only.
             sensitivity: The most one unit, with all its rows, changes the exact answer, in L2 norm;
                 for "exponential" the most it changes any one score.
             times: Releases bought at once, each with noise of its own: the steps of a training run.
+            mechanism: What the hatch will do. Another one than was planned is refused; for a pot it must be said.
 
         Raises:
             BudgetExceeded: Not planned, or all spent. Nothing was entered, and nothing may be read.
         """
-        item = self.item(name)
-        line = item.line(self.scale, what=what, sensitivity=sensitivity, times=times)
-        left = self._left[name]
-        if line.times > left:
-            spent = "all are spent" if left == 0 else f"{left} are left where {times} were asked for"
-            raise BudgetExceeded(
-                f'"{name}" was planned for {_count(item.times, "purchase")} and {spent}; nothing was read. '
-                "Plan more of them, or raise epsilon."
-            )
-        self._left[name] = left - line.times
+        line = self._line(name, mechanism, what=what, sensitivity=sensitivity, times=times)
+        left = self._left[line.name]
+        if isinstance(name, Part):
+            after = left - name.share
+            if after < -1e-9:
+                raise BudgetExceeded(
+                    f'of "{line.name}" {left:.3g} is left where {name.share:.3g} was asked for; nothing was read. '
+                    "Ask for less of it."
+                )
+            after = after if after > 1e-9 else 0.0
+        else:
+            after = left - line.times
+            if after < 0:
+                spent = "all are spent" if left == 0 else f"{left:g} are left where {times} were asked for"
+                planned = _count(self._items[line.name].times, "purchase")
+                raise BudgetExceeded(
+                    f'"{line.name}" was planned for {planned} and {spent}; nothing was read. '
+                    "Plan more of them, or raise epsilon."
+                )
+        self._left[line.name] = after
         self._lines.append(line)
         if self.on_purchase is not None:
             self.on_purchase(line)
         return line.sigma
+
+    def _line(self, name: str | Part, mechanism: str | None, *, what: str, sensitivity: float, times: int) -> Line:
+        """The line that a purchase would leave."""
+        item = self.item(name.item if isinstance(name, Part) else name)
+        pot = item.mechanism == "adaptive"
+        if pot != isinstance(name, Part):
+            raise ValueError(f'"{item.name}": expected {"a Part of it" if pot else "its name, since it is no pot"}.')
+        if not isinstance(name, Part):
+            if mechanism is not None and mechanism != item.mechanism:
+                raise ValueError(f'"{item.name}" was planned as "{item.mechanism}", and the hatch is "{mechanism}".')
+            return item.line(self.scale, what=what, sensitivity=sensitivity, times=times)
+        if mechanism not in ("discrete gaussian", "gaussian", "exponential"):
+            raise ValueError(f'"{item.name}": a pot pays for Gaussian noise and for choices, not for {mechanism!r}.')
+        share = checked_number(f'"{item.name}", share', name.share, "a number > 0 and <= 1", lambda x: 0 < x <= 1)
+        mu = math.sqrt(share / times) / item.noise_at(self.scale)
+        noise = noise_for(mechanism, mu)
+        return Line(
+            name=item.name, what=what, mechanism=mechanism, noise_multiplier=noise, sensitivity=sensitivity, times=times
+        )
 
     def warn(self, text: str) -> None:
         """Puts a warning on the receipt, once."""
@@ -127,21 +184,32 @@ class Ledger:
         from importlib.metadata import version as version_of
 
         delta = self.budget.delta
-        epsilon, accountant = account(self._lines, delta)
+        charged = self._charged()
+        epsilon, accountant = account(charged, delta)
         return Receipt(
             lines=tuple(dataclasses.replace(line, epsilon=line.alone(delta)) for line in self._lines),
             epsilon=epsilon,
             delta=delta,
             budget=self.budget,
-            rdp_epsilon=epsilon_by_rdp(self._lines, delta),
+            rdp_epsilon=epsilon_by_rdp(charged, delta),
             accountant=f"{accountant}, dp-accounting {version_of('dp-accounting')}",
-            not_bought=sum(self._left.values()),
+            not_bought=int(sum(left for name, left in self._left.items() if name not in self._pots())),
             unit=self.unit,
             max_rows_per_unit=self.max_rows_per_unit,
             seed=self.seed,
             warnings=tuple(self._warnings),
             version=version,
         )
+
+    def _pots(self) -> set[str]:
+        return {item.name for item in self.plan if item.mechanism == "adaptive"}
+
+    def _charged(self) -> list[Line]:
+        """What is accounted for: the lines, and each pot that was touched as a whole."""
+        pots = self._pots()
+        touched = {line.name for line in self._lines} & pots
+        whole = [item.line(self.scale) for item in self.plan if item.name in touched]
+        return [*(line for line in self._lines if line.name not in pots), *whole]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,7 +218,8 @@ class Receipt:
 
     Attributes:
         lines: Every purchase, with its epsilon alone at the whole delta.
-        epsilon: All lines together, by the accountant named.
+        epsilon: All lines together, by the accountant named; what was bought adaptively from a pot counts as the
+            whole pot.
         delta: The delta that epsilon holds at.
         budget: What was promised. If purchases were left out after seeing results, quote this:
             `epsilon` holds only for a choice of purchases that was public.

@@ -148,7 +148,7 @@ def train(
     steps_per_round = loop.steps_per_round
     planned = [_checked(job, item, steps_per_round) for job in jobs]
     sigmas = [
-        job.ledger.pay(item, what=what, sensitivity=job.clip_norm, times=entry.times)
+        job.ledger.pay(item, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian")
         for job, entry in zip(jobs, planned, strict=True)
     ]
     rates = [entry.sampling_rate or 1.0 for entry in planned]

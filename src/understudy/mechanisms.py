@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.accounting import lattice
-from understudy.budget import Ledger
+from understudy.budget import Ledger, Part
 from understudy.randomness import Key
 
 Floats = NDArray[np.float64]
@@ -155,13 +155,21 @@ def noisy_row_count(rows: PrivateRows, *, item: str, ledger: Ledger, key: Key) -
     Raises:
         BudgetExceeded: The ledger cannot pay. Nothing has been read.
     """
-    sigma = ledger.pay(item, what="how many rows there are", sensitivity=float(rows.max_rows_per_unit))
+    sensitivity = float(rows.max_rows_per_unit)
+    sigma = ledger.pay(item, what="how many rows there are", sensitivity=sensitivity, mechanism="discrete gaussian")
     exact_count = len(next(iter(rows._exact.values())))
     return exact_count + float(discrete_gaussian(sigma, 1, key)[0])
 
 
 def noisy_counts(
-    rows: PrivateRows, columns: Sequence[str], shape: Sequence[int], *, what: str, item: str, ledger: Ledger, key: Key
+    rows: PrivateRows,
+    columns: Sequence[str],
+    shape: Sequence[int],
+    *,
+    what: str,
+    item: str | Part,
+    ledger: Ledger,
+    key: Key,
 ) -> Floats:
     """Counts the rows in every cell of one marginal, empty cells too, with discrete Gaussian noise.
 
@@ -175,7 +183,8 @@ def noisy_counts(
     Raises:
         BudgetExceeded: The ledger cannot pay. Nothing has been read.
     """
-    sigma = ledger.pay(item, what=what, sensitivity=float(rows.max_rows_per_unit))
+    sensitivity = float(rows.max_rows_per_unit)
+    sigma = ledger.pay(item, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
     exact_codes = [rows._exact[name] for name in columns]
     cells = int(np.prod(shape))
     inside = np.all([(codes >= 0) & (codes < size) for codes, size in zip(exact_codes, shape, strict=True)], axis=0)
@@ -185,7 +194,14 @@ def noisy_counts(
 
 
 def noisy_second_moments(
-    rows: PrivateRows, columns: Sequence[str], *, clip_norm: float, what: str, item: str, ledger: Ledger, key: Key
+    rows: PrivateRows,
+    columns: Sequence[str],
+    *,
+    clip_norm: float,
+    what: str,
+    item: str | Part,
+    ledger: Ledger,
+    key: Key,
 ) -> Floats:
     """The matrix of sums of products, Σ x xᵀ over rows clipped to a norm, with discrete Gaussian noise.
 
@@ -201,7 +217,8 @@ def noisy_second_moments(
     Raises:
         BudgetExceeded: The ledger cannot pay. Nothing has been read.
     """
-    sigma = ledger.pay(item, what=what, sensitivity=clip_norm**2 * rows.max_rows_per_unit)
+    sensitivity = clip_norm**2 * rows.max_rows_per_unit
+    sigma = ledger.pay(item, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
     exact = np.stack([rows._exact[name] for name in columns], axis=1)
     width = exact.shape[1]
     exact_sum = np.zeros((width, width), dtype=np.int64)
@@ -233,7 +250,7 @@ def private_choice(
     *,
     sensitivity: float,
     what: str,
-    item: str,
+    item: str | Part,
     ledger: Ledger,
     key: Key,
 ) -> int:
@@ -244,19 +261,21 @@ def private_choice(
         sensitivity: The most by which one row can change any one score. The caller's to prove, in its docstring.
 
     Privacy:
-        Gumbel noise of scale 2 · sensitivity / ε on each score, the largest wins: ε-DP, and ε²/8 concentrated.
+        Gumbel noise of scale 2 · sensitivity / ε on each score, the largest wins: ε-DP, and its losses lie within
+        a range of ε, which is what it is charged for.
 
     Raises:
         BudgetExceeded: The ledger cannot pay. Nothing has been read.
     """
-    scale = ledger.pay(item, what=what, sensitivity=sensitivity * rows.max_rows_per_unit)
+    most = sensitivity * rows.max_rows_per_unit
+    scale = ledger.pay(item, what=what, sensitivity=most, mechanism="exponential")
     exact_scores = np.asarray(scores(*(rows._exact[name] for name in columns)), dtype=np.float64)
     exact_scores = np.nan_to_num(exact_scores, nan=-1e300, posinf=1e300, neginf=-1e300)  # a value must not raise
     return _largest_with_gumbel(exact_scores, scale, key)
 
 
 def popular_categories(
-    rows: PrivateRows, column: str, *, what: str, item: str, ledger: Ledger, key: Key
+    rows: PrivateRows, column: str, *, what: str, item: str | Part, ledger: Ledger, key: Key
 ) -> tuple[list[str], Floats]:
     """The categories of a column that enough units have, with their noisy counts: partition selection.
 
@@ -270,7 +289,7 @@ def popular_categories(
         BudgetExceeded: The ledger cannot pay. Nothing has been read.
     """
     most = rows.max_rows_per_unit
-    sigma = ledger.pay(item, what=what, sensitivity=float(most))
+    sigma = ledger.pay(item, what=what, sensitivity=float(most), mechanism="gaussian threshold")
     limit = most + threshold(sigma, ledger.item(item).threshold_delta / most)
     exact_labels, exact_codes = rows._exact_labels[column], rows._exact[column]
     exact_counts = np.bincount(exact_codes[exact_codes >= 0], minlength=len(exact_labels))

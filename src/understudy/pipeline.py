@@ -241,11 +241,11 @@ def _shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        bought = bar.add_task("fitting", total=sum(_purchases(item) for ledger in ledgers for item in ledger.plan))
+        bought = bar.add_task("fitting", total=sum(ledger.progress()[1] for ledger in ledgers))
         steps = bar.add_task("steps", total=None, visible=False)
 
         def advance(line: Line) -> None:
-            bar.update(bought, advance=1 if line.sampling_rate else line.times, description=line.what)
+            bar.update(bought, completed=sum(ledger.progress()[0] for ledger in ledgers), description=line.what)
 
         def step(done: int, total: int) -> None:
             bar.update(steps, completed=done, total=total, visible=True)
@@ -253,11 +253,6 @@ def _shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
         for ledger in ledgers:
             ledger.on_purchase, ledger.on_step = advance, step
         yield
-
-
-def _purchases(item: Item) -> int:
-    """The steps of a training are bought at once."""
-    return 1 if item.sampling_rate else item.times
 
 
 # What it would cost -------------------------------------------------------------------------------------------------
