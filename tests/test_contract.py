@@ -97,10 +97,15 @@ def test_it_keeps_no_reference_to_rows(method):
     assert_holds_no_rows(understudy.fit(mixed_table(911), MIXED, quick(method), epsilon=1.0, seed=0), 911)
 
 
+# Methods whose structure, and so the order of their columns, is bought with the rest.
+CHOOSES_ITS_ORDER = {"privbayes", "mst", "aim", "privmrf"}
+
+
 def test_parents_come_earlier_in_the_order(method, mixed):
     parents = understudy.fit(mixed, MIXED, quick(method), epsilon=1.0, seed=0).parents
-    order = list(MIXED.generation_order)
-    assert list(parents) == order
+    order = list(parents)
+    assert sorted(order) == sorted(MIXED.names)
+    assert method in CHOOSES_ITS_ORDER or order == list(MIXED.generation_order)
     for name, its in parents.items():
         assert all(order.index(parent) < order.index(name) for parent in its)
 

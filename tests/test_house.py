@@ -12,6 +12,7 @@ import understudy
 HOUSE = Path(understudy.__file__).parent
 BENCH = {
     "accounting",
+    "bayesnet",
     "budget",
     "distributions",
     "encoding",
@@ -38,8 +39,9 @@ PLAN: dict[str, set[str] | None] = {
     "mechanisms": {"accounting", "budget", "randomness"},
     "dpsgd": {"accounting", "budget", "files", "mechanisms", "randomness"},
     "encoding": {"accounting", "schema", "table", "budget", "mechanisms", "distributions", "randomness"},
-    "marginals": {"schema"},
-    "pgm": {"schema", "marginals"},
+    "bayesnet": {"encoding", "randomness", "schema"},
+    "marginals": {"accounting", "budget", "encoding", "mechanisms", "randomness"},
+    "pgm": {"bayesnet", "encoding", "marginals", "schema"},
     "datasets": {"files", "schema"},
     "simulators": {"schema"},
     "model": {

@@ -13,6 +13,8 @@ from scipy import stats
 from understudy.accounting import Budget, BudgetExceeded, Item, lattice
 from understudy.budget import Ledger
 from understudy.mechanisms import (
+    BLOCK_ROWS,
+    FINE_POINT,
     FIXED_POINT,
     PrivateRows,
     discrete_gaussian,
@@ -20,6 +22,7 @@ from understudy.mechanisms import (
     noisy_counts,
     noisy_row_count,
     noisy_second_moments,
+    noisy_sum,
     popular_categories,
     private_choice,
     threshold,
@@ -58,6 +61,10 @@ def sum_products(rows, clip_norm=2.0, **paid):
     return noisy_second_moments(rows, list("ab"), clip_norm=clip_norm, what="moments", item="it", **paid)
 
 
+def sum_features(rows, features=lambda x: x, bound=1.0, **paid):
+    return noisy_sum(rows, list("ab"), features, bound=bound, what="sum", item="it", **paid)
+
+
 def choose(rows, **paid):
     return private_choice(rows, ["c"], lambda c: np.zeros(3), sensitivity=1.0, what="choice", item="it", **paid)
 
@@ -70,6 +77,7 @@ HATCHES = {
     "row count": (count_rows, "discrete gaussian"),
     "counts": (count_cells, "discrete gaussian"),
     "second moments": (sum_products, "discrete gaussian"),
+    "sum": (sum_features, "discrete gaussian"),
     "choice": (choose, "exponential"),
     "categories": (name_categories, "gaussian threshold"),
 }
@@ -283,6 +291,52 @@ def test_second_moments_are_those_of_the_clipped_rows():
     x = np.stack([a, b], axis=1)
     x *= np.minimum(1, 1.5 / np.linalg.norm(x, axis=1, keepdims=True))
     np.testing.assert_allclose(moments, x.T @ x, atol=70_000 * 3 / FIXED_POINT)
+
+
+# Sums of features.
+
+
+@tried_hard
+@given(arrays(np.float64, (6, 2), elements=any_float), st.integers(1, 3), st.floats(1e-3, 1e3))
+def test_a_unit_moves_a_sum_by_no_more_than_its_rows_times_the_bound(x, m, bound):
+    def exact_sum(rows):
+        a, b = rows.T
+        options = {"bound": bound, "ledger": till(noise=1e-3), "key": Key.new(0)}  # the same noise twice
+        return sum_features(box(m, a=a, b=b), lambda y: np.stack([y[:, 0], y[:, 1], y[:, 0] * y[:, 1]], 1), **options)
+
+    change = exact_sum(x) - exact_sum(x[:-m])
+    assert np.linalg.norm(change) <= m * bound * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("row", WORST.values(), ids=WORST)
+@pytest.mark.parametrize("bound", [1.0, 1 / 3, 50.0])
+def test_no_vector_that_is_summed_is_longer_than_its_bound_in_whole_numbers(row, bound):
+    steps = FINE_POINT / bound
+    fixed = to_fixed_point(np.array([row * 700], dtype=np.float64).reshape(1, -1), bound, steps=steps)[0]
+    assert sum(int(entry) ** 2 for entry in fixed) <= FINE_POINT**2
+
+
+@both_keys
+@pytest.mark.parametrize(("m", "bound"), [(1, 1.0), (3, 0.2)])
+def test_every_feature_gets_the_noise_that_was_paid_for(key, m, bound):
+    rows = box(m, a=np.zeros(5), b=np.zeros(5))
+    options = {"bound": bound, "ledger": till(noise=2.5), "key": key}
+    drawn = sum_features(rows, lambda x: np.zeros((len(x), 3000)), **options)
+    assert_is_noise(drawn, 2.5 * m * bound)
+
+
+def test_sums_are_those_of_the_features_over_more_than_one_block():
+    draw = np.random.default_rng(1)
+    a, b = draw.uniform(-0.5, 0.5, (2, 3 * BLOCK_ROWS + 7))
+    total = sum_features(box(a=a, b=b), bound=0.8, ledger=till(noise=1e-3), key=Key.new(0))
+    np.testing.assert_allclose(total, [a.sum(), b.sum()], atol=len(a) / FINE_POINT + 5e-3)
+
+
+def test_features_that_warn_or_are_not_numbers_are_silent_and_count_as_nothing(recwarn):
+    rows = box(a=np.array([0.0, -1.0, 1e308]), b=np.zeros(3))
+    options = {"ledger": till(noise=1e-3), "key": Key.new(0)}
+    total = sum_features(rows, lambda x: np.concatenate([1 / x[:, :1], np.sqrt(x), x * x], 1), **options)
+    assert np.isfinite(total).all() and not len(recwarn)
 
 
 # Choice.

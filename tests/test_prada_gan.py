@@ -481,7 +481,7 @@ def otherwise(table):
 
 
 def test_clamped_critics_and_plain_gradient_steps_train_too(otherwise):
-    started = networks.initial(otherwise.recipe.layout, jax.random.key(0))
+    started = networks.initial(otherwise.recipe.layout, np.random.default_rng(0))
     for name, value in otherwise.recipe.params.items():
         assert np.isfinite(value).all() and value.shape == started[name].shape
 

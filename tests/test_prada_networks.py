@@ -11,10 +11,8 @@ from understudy.synthesizers.prada.networks import Block, Layout, categorical, n
 KEY = jax.random.key(7)
 generate = jax.jit(networks.generate, static_argnames=("layout", "temperature", "hard"))
 draw_noise = jax.jit(networks.draw_noise, static_argnames=("layout", "n", "noise"))
-initial_critic = jax.jit(networks.initial_critic, static_argnames=("features", "widths"))
 critic_factors = jax.jit(networks.critic_factors)
 input_gradient = jax.jit(networks.input_gradient)
-initial = jax.jit(networks.initial, static_argnames=("layout", "hidden", "noise", "spread"))
 NUMBERS = Layout(tuple(numeric(f"x{j}") for j in range(5)))
 MIXED = Layout(
     (
@@ -32,7 +30,7 @@ widths = pytest.mark.parametrize("widths", [(), (8, 4), (16, 8, 4)])
 
 def weights_of(layout, seed=0, **settings):
     """Random weights with biases, so that nothing is right because it is zero."""
-    params = initial(layout, jax.random.key(seed), spread=0.7, **settings)
+    params = jax.tree.map(jnp.asarray, networks.initial(layout, np.random.default_rng(seed), spread=0.7, **settings))
     draw = np.random.default_rng(seed)
     for name in ("bias", "shift"):
         params[name] = draw.normal(size=params[name].shape).astype(np.float32)
@@ -41,7 +39,7 @@ def weights_of(layout, seed=0, **settings):
 
 def critic_of(features, widths, seed=0):
     draw = np.random.default_rng(seed)
-    params = initial_critic(jax.random.key(seed), features, widths)
+    params = jax.tree.map(jnp.asarray, networks.initial_critic(np.random.default_rng(seed), features, widths))
     return tuple({**layer, "bias": draw.normal(size=layer["bias"].shape).astype(np.float32)} for layer in params)
 
 
@@ -203,14 +201,14 @@ def test_bounding_twice_is_bounding_once():
 
 def test_numbers_start_near_a_standard_normal():
     layout = Layout(tuple(numeric(f"x{j}") for j in range(20)))
-    deviations = networks.sample(initial(layout, KEY), layout, KEY, 5000).std(axis=0)
+    deviations = networks.sample(networks.initial(layout, np.random.default_rng(7)), layout, KEY, 5000).std(axis=0)
     assert 0.5 < np.median(deviations) < 2
 
 
 def test_the_program_is_as_long_for_128_columns_as_for_8():
     def length(d):
         layout = Layout(tuple(numeric(f"x{j}") for j in range(d)))
-        params = jax.eval_shape(lambda: networks.initial(layout, KEY))
+        params = networks.initial(layout, np.random.default_rng(7))
         noise = jax.eval_shape(lambda: networks.draw_noise(layout, KEY, 10))
         slope = jax.grad(lambda p, z: networks.generate(p, z, layout).sum())
         return jax.jit(slope).lower(params, noise).as_text().count(" = ")
@@ -303,7 +301,7 @@ def test_the_bound_is_reached_where_all_weights_are_at_the_limit():
 
 
 def test_the_default_critic_is_the_papers():
-    shapes = [layer["weight"].shape for layer in networks.initial_critic(KEY, 17)]
+    shapes = [layer["weight"].shape for layer in networks.initial_critic(np.random.default_rng(7), 17)]
     assert shapes == [(17, 17), (17, 8), (8, 1)]
 
 

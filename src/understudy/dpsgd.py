@@ -115,7 +115,7 @@ def keep_compiled() -> None:
     """Keeps compiled programs in the cache folder, unless JAX was told where: the next process starts faster."""
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 
 def train(
@@ -145,6 +145,7 @@ def train(
     Raises:
         BudgetExceeded: A ledger cannot pay. Nothing has been read.
     """
+    keep_compiled()
     steps_per_round = loop.steps_per_round
     planned = [_checked(job, item, steps_per_round) for job in jobs]
     sigmas = [
@@ -157,26 +158,26 @@ def train(
     most = max(largest_batch(len(box.units), rate) for box, rate in zip(boxes, rates, strict=True))
     many = len(jobs) > 1
     stack = _stacked if many else _only
-    state = stack([jax.tree.map(jnp.asarray, job.state) for job in jobs])
-    rows = stack([(box.rows, box.units) for box in boxes])
+    state = jax.device_put(stack([job.state for job in jobs]))
+    rows = jax.device_put(stack([(box.rows, box.units) for box in boxes]))
     margin = 1 - MARGIN - MARGIN_PER_UNIT * most
-    clips = stack([jnp.float32(job.clip_norm * margin) for job in jobs])
+    clips = stack([np.float32(job.clip_norm * margin) for job in jobs])
     size = _noise_size(loop, jobs[0].state, rows[0].shape[-1])
     rounds = _rounds_at_once(steps_per_round * (size + most * rows[1].shape[-1]) * len(jobs))
-    keys = [_key(job, item) for job in jobs]
+    key = _stacked_keys([_key(job, item) for job in jobs]) if many else _key(jobs[0], item)
+    rate, sigma = stack([np.float64(rate) for rate in rates]), stack([np.float64(sigma) for sigma in sigmas])
+    units = stack([np.int64(box.count) for box in boxes])
     ends = [entry.times // steps_per_round for entry in planned]
     with _kept_on_disk(all(box.fits for box in boxes)):
         for first in range(0, max(ends), rounds):
             numbers = np.arange(first, first + rounds)
-            drawn = [
-                draw_rounds(key, numbers, rate, sigma, box.count, steps=steps_per_round, most=most, size=size)
-                for key, rate, sigma, box in zip(keys, rates, sigmas, boxes, strict=True)
-            ]
-            active = stack([jnp.asarray(numbers < end) for end in ends])
-            state = (_run_many if many else _run)(loop, state, rows, clips, active, stack(drawn))
+            drawn = draw_rounds(key, numbers, rate, sigma, units, steps=steps_per_round, most=most, size=size)
+            active = stack([numbers < end for end in ends])
+            state = (_run_many if many else _run)(loop, state, rows, clips, active, drawn)
             jax.block_until_ready(state)
             if progress is not None:
                 progress(min(first + rounds, max(ends)) * steps_per_round, max(ends) * steps_per_round)
+    state = jax.device_get(state)
     return [jax.tree.map(lambda leaf, i=i: leaf[i], state) for i in range(len(jobs))] if many else [state]
 
 
@@ -206,7 +207,6 @@ def _key(job: Job, item: str) -> Array:
 @contextlib.contextmanager
 def _kept_on_disk(public: bool) -> Iterator[None]:
     """Keeps what is compiled in the cache folder, unless it was made for sizes that are not public."""
-    keep_compiled()
     if public:
         yield
         return
@@ -232,7 +232,11 @@ def _only(trees: list[Any]) -> Any:
 
 
 def _stacked(trees: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def _stacked_keys(keys: list[Array]) -> Array:
+    return jax.random.wrap_key_data(np.stack([jax.random.key_data(key) for key in keys]))
 
 
 # The box, opened ----------------------------------------------------------------------------------------------------
@@ -249,8 +253,8 @@ class _Box:
         fits: Whether the capacity was enough.
     """
 
-    rows: Array
-    units: Array
+    rows: np.ndarray
+    units: np.ndarray
     count: int
     fits: bool
 
@@ -264,7 +268,7 @@ def _open(rows: PrivateRows, columns: Sequence[str], capacity: int) -> _Box:
     padded[: len(exact)] = exact
     units = _members(rows._exact_units, len(exact), places, rows.max_rows_per_unit)
     count = len(exact) if rows._exact_units is None else len(np.unique(rows._exact_units))
-    return _Box(rows=jnp.asarray(padded), units=jnp.asarray(units), count=count, fits=fits)
+    return _Box(rows=padded, units=units, count=count, fits=fits)
 
 
 def _members(whose: np.ndarray | None, count: int, places: int, most: int) -> np.ndarray:
@@ -302,15 +306,24 @@ class Draws(NamedTuple):
 
 
 def draw_rounds(
-    key: Array, numbers: np.ndarray, rate: float, sigma: float, units: int, *, steps: int, most: int, size: int
+    key: Array, numbers: np.ndarray, rate: Any, sigma: Any, units: Any, *, steps: int, most: int, size: int
 ) -> Draws:
-    """The draws of the rounds of these numbers, in float64 where it matters."""
+    """The draws of the rounds of these numbers, in float64 where it matters; for one training, or for as many as keys.
+
+    A training's draws are the same by itself and among others.
+    """
     with jax.enable_x64(True):
-        given = jnp.asarray(numbers), jnp.float64(rate), jnp.float64(sigma), jnp.int64(units)
-        return _draw(key, *given, steps, most, size)
+        return _compiled_draw(key.ndim > 0)(key, numbers, rate, sigma, units, steps, most, size)
 
 
-@functools.partial(jax.jit, static_argnums=(5, 6, 7))
+@functools.cache
+def _compiled_draw(many: bool) -> Callable[..., Draws]:
+    """The program that draws. On a CPU it is compiled in a third of the time if LLVM does not try hard, and as fast."""
+    options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
+    draw = jax.vmap(_draw, in_axes=(0, None, 0, 0, 0, None, None, None)) if many else _draw
+    return jax.jit(draw, static_argnums=(5, 6, 7), compiler_options=options)
+
+
 def _draw(
     key: Array, numbers: Array, rate: Array, sigma: Array, units: Array, steps: int, most: int, size: int
 ) -> Draws:

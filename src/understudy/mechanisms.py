@@ -1,4 +1,4 @@
-"""The locked box and the hatches for counts, moments and choices.
+"""The locked box and the hatches for counts, moments, sums and choices.
 
 The one rule: rows are read here (and in dpsgd.py) and nowhere else, and every hatch pays before it reads. A hatch
 passes its sensitivity to the ledger, gets the noise scale back, and only then opens the box; so the noise and the
@@ -8,8 +8,9 @@ Neighbours differ by one unit: a row, or all rows of one value of the unit colum
 `max_rows_per_unit` are ever let into the box. Each sensitivity below is stated for one row and multiplied by that
 bound, which covers the worst case: all of a unit's rows alike.
 
-Releases are whole numbers (counts, and moments in fixed point) with exact discrete Gaussian noise from OpenDP, which
-draws from the operating system. With a seeded key the noise is NumPy's: repeatable, and worthless as protection.
+Releases are whole numbers (counts, and moments and sums in fixed point) with exact discrete Gaussian noise from
+OpenDP, which draws from the operating system. With a seeded key the noise is NumPy's: repeatable, and worthless as
+protection.
 
 Sources: Canonne, Kamath, Steinke (2020), arXiv:2004.00010, for the discrete Gaussian; Dwork et al. (2014), "Analyze
 Gauss", for noisy second moments; McSherry and Talwar (2007) for the exponential mechanism; Desfontaines, Voss,
@@ -29,6 +30,9 @@ Floats = NDArray[np.float64]
 
 # Fixed point of the second moments: a score of 1 is this many steps. Rounding costs 2**-12 of a deviation.
 FIXED_POINT = 2**12
+# Fixed point of sums of features: their bound is this many steps. Blocks of rows sum exactly below 2**53.
+FINE_POINT = 2**24
+BLOCK_ROWS = 2**10
 
 
 class PrivateRows:
@@ -234,13 +238,52 @@ def noisy_second_moments(
     return (exact_sum + noise) / FIXED_POINT**2
 
 
-def to_fixed_point(x: Floats, clip_norm: float) -> Floats:
-    """Rows of whole numbers whose norm is at most clip_norm · FIXED_POINT. Missing entries count as 0."""
+def noisy_sum(
+    rows: PrivateRows,
+    columns: Sequence[str],
+    features: Callable[[Floats], Floats],
+    *,
+    bound: float,
+    what: str,
+    item: str | Part,
+    ledger: Ledger,
+    key: Key,
+) -> Floats:
+    """The sum over rows of a public vector function of the row, Σ φ(x), with discrete Gaussian noise.
+
+    Vectors longer than B = `bound` are scaled to that norm, and all are cut to fixed point, towards zero, so that the
+    bound holds for the whole numbers that are summed.
+
+    Args:
+        features: Called with blocks of at most `BLOCK_ROWS` rows, (rows, columns); returns one vector for each, made of
+            that row alone: (rows, features). How many features there are must not depend on the rows.
+
+    Privacy:
+        One row adds one vector of norm at most B: L2 sensitivity B per row, whatever the function gives. What is not a
+        number counts as 0. Paid before the rows are read.
+
+    Raises:
+        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+    """
+    sensitivity = bound * rows.max_rows_per_unit
+    sigma = ledger.pay(item, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
+    exact = np.stack([rows._exact[name] for name in columns], axis=1).astype(np.float64)
+    steps = FINE_POINT / bound
+    exact_sum = np.zeros(features(exact[:0]).shape[1], dtype=np.int64)
+    for start in range(0, len(exact), BLOCK_ROWS):
+        with np.errstate(all="ignore"):  # a warning would be a release
+            block = np.asarray(features(exact[start : start + BLOCK_ROWS]), dtype=np.float64)
+        exact_sum += to_fixed_point(block, bound, steps=steps).sum(axis=0).astype(np.int64)
+    return (exact_sum + discrete_gaussian(sigma * steps, len(exact_sum), key)) / steps
+
+
+def to_fixed_point(x: Floats, clip_norm: float, *, steps: float = FIXED_POINT) -> Floats:
+    """Rows of whole numbers whose norm is at most clip_norm · steps. Missing entries count as 0."""
     x = np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
     with np.errstate(over="ignore"):  # a warning would be a release; an infinite norm makes the row 0
         norms = np.sqrt(np.sum(x**2, axis=1, keepdims=True))
     factor = np.minimum(1.0, clip_norm * (1 - 1e-12) / np.maximum(norms, 1e-300))
-    return np.trunc(x * factor * FIXED_POINT)
+    return np.trunc(x * factor * steps)
 
 
 def private_choice(

@@ -45,7 +45,7 @@ class Key:
         import jax
 
         low, high = self.sequence.generate_state(2, np.uint32).tolist()
-        data = jax.numpy.array([high, low], dtype=jax.numpy.uint32)
+        data = np.array([high, low], dtype=np.uint32)
         return jax.random.wrap_key_data(data, impl="threefry2x32")
 
     def __repr__(self) -> str:

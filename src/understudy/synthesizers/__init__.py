@@ -14,11 +14,35 @@ A recipe holds arrays and public facts:
 """
 
 from understudy.synthesizers.copula import Copula, CopulaRecipe
+from understudy.synthesizers.gem.method import GEM
+from understudy.synthesizers.gem.recipe import GEMRecipe
 from understudy.synthesizers.independent import Independent, IndependentRecipe
+from understudy.synthesizers.merf.method import MERF
+from understudy.synthesizers.merf.recipe import MERFRecipe
+from understudy.synthesizers.mst import MST, MSTRecipe
 from understudy.synthesizers.prada.adversarial import PradaGAN
 from understudy.synthesizers.prada.dpgan import DPGAN, DPGANRecipe
 from understudy.synthesizers.prada.recipe import PradaRecipe
+from understudy.synthesizers.privbayes import PrivBayes, PrivBayesRecipe
 
-METHODS = {"copula": Copula, "independent": Independent, "prada-gan": PradaGAN, "dpgan": DPGAN}
-RECIPES = {"copula": CopulaRecipe, "independent": IndependentRecipe, "prada-gan": PradaRecipe, "dpgan": DPGANRecipe}
+METHODS = {
+    "gem": GEM,
+    "copula": Copula,
+    "independent": Independent,
+    "mst": MST,
+    "prada-gan": PradaGAN,
+    "dpgan": DPGAN,
+    "dp-merf": MERF,
+    "privbayes": PrivBayes,
+}
+RECIPES = {
+    "gem": GEMRecipe,
+    "copula": CopulaRecipe,
+    "independent": IndependentRecipe,
+    "mst": MSTRecipe,
+    "prada-gan": PradaRecipe,
+    "dpgan": DPGANRecipe,
+    "dp-merf": MERFRecipe,
+    "privbayes": PrivBayesRecipe,
+}
 DEFAULT = "copula"

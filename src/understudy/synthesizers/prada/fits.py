@@ -4,10 +4,12 @@ The one rule: rows go to `dpsgd.train`, and to `noisy_second_moments` where an o
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from understudy.budget import Ledger
@@ -104,7 +106,7 @@ class _Fit:
             structure.theory_penalty(round(encoder.rows), len(order)) if method.penalty == "theory" else method.penalty
         )
         settings = {
-            "penalty": np.asarray(structure.penalties(len(order), scale, method.penalty_growth)),
+            "penalty": structure.penalties(len(order), scale, method.penalty_growth),
             "allowed": np.ones((len(order), len(order)), np.float32),
         }
         return cls(
@@ -117,18 +119,19 @@ class _Fit:
 
     def second(self, state: Mapping[str, Any]) -> "_Fit":
         """The same fit for its second training: no penalty, and the parents of the first alone."""
-        pairs = np.asarray(structure.learned_pairs(self._norms(state), self.method.threshold), np.float32)
+        _, norms = self._outcome(state)
+        pairs = (norms > self.method.threshold).astype(np.float32)
         settings = {"penalty": np.zeros(len(pairs), np.float32), "allowed": pairs}
         key = self.job.key.child("again")
         job = job_of(self.method, self.loop, self.job.rows, self.encoder, settings, self.job.ledger, key)
         return dataclasses.replace(self, job=job)
 
     def recipe(self, state: Mapping[str, Any]) -> "PradaRecipe":
-        layout, params = self.loop.generator.layout, dict(self._params(state))
-        norms = np.asarray(self._norms(state))
+        layout = self.loop.generator.layout
+        params, norms = self._outcome(state)
         pairs = norms > self.method.threshold
         if self.method.finish == "clip":
-            params["rows"] = np.asarray(structure.only(params["rows"], pairs, layout))
+            params["rows"] = np.asarray(_kept(layout, params["rows"], pairs))
             norms = np.where(pairs, norms, 0.0)
         if self.method.finish == "two-step":
             pairs = norms > 0
@@ -140,14 +143,23 @@ class _Fit:
             ends=category_ends(self.encoder, layout),
         )
 
-    def _params(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        if not self.method.average:
-            return state["generator"]
-        mean = networks.bounded(state["mean"])  # whose heads are a little short
-        return {**mean, "rows": structure.only(mean["rows"], state["settings"]["allowed"], self.loop.generator.layout)}
+    def _outcome(self, state: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """The generator that was trained, and the norms of its inputs."""
+        layout, params = self.loop.generator.layout, dict(state["generator"])
+        if self.method.average:
+            params = dict(_averaged(layout, state["mean"], state["settings"]["allowed"]))
+        return params, np.asarray(_norms(layout, params["rows"]))
 
-    def _norms(self, state: Mapping[str, Any]) -> Any:
-        return structure.group_norms(self._params(state)["rows"], self.loop.generator.layout)
+
+@functools.partial(jax.jit, static_argnums=0)
+def _averaged(layout: Layout, mean: Mapping[str, Any], allowed: Any) -> Mapping[str, Any]:
+    """A generator from the mean of many, whose heads are a little short."""
+    made = networks.bounded(dict(mean))
+    return {**made, "rows": structure.only(made["rows"], allowed, layout)}
+
+
+_norms = jax.jit(lambda layout, rows: structure.group_norms(rows, layout), static_argnums=0)
+_kept = jax.jit(lambda layout, rows, pairs: structure.only(rows, pairs, layout), static_argnums=0)
 
 
 def job_of(
@@ -173,7 +185,7 @@ def job_of(
     }
     settings = {**settings, **{name: np.float32(value) for name, value in numbers.items()}}
     widths = method.critic_widths or networks.default_widths(features)
-    state = loop.start(key.child("weights").jax(), widths, settings)
+    state = loop.start(key.child("weights").numpy(), widths, settings)
     capacity = capacity_for(encoder.rows)
     return Job(rows=rows, ledger=ledger, key=key, state=state, clip_norm=method.clip_norm, capacity=capacity)
 

@@ -24,6 +24,7 @@ Departures:
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ TEMPERATURE = 0.5
 CHUNK = 8192
 """Rows generated at a time: a chunk of 20 columns stays in the cache."""
 
-Params = dict[str, jax.Array]
+Params = dict[str, Any]
 Critic = tuple[Params, ...]
 Factors = list[tuple[jax.Array, jax.Array]]
 
@@ -146,36 +147,42 @@ class Layout:
 # The generator ------------------------------------------------------------------------------------------------------
 
 
-def initial(layout: Layout, key: jax.Array, *, hidden: int = 10, noise: int = 1, spread: float = 0.3) -> Params:
-    """Random weights of the generator.
+def initial(
+    layout: Layout, draw: np.random.Generator, *, hidden: int = 10, noise: int = 1, spread: float = 0.3
+) -> Params:
+    """Random weights of the generator, made without compiling anything.
 
     Args:
         layout: The columns.
-        key: Of the random numbers.
+        draw: Where chance comes from.
         hidden: Width of h; 10 is the paper's.
         noise: Dimensions of z_j. One makes any additive noise; more make noise whose shape depends on the parents.
         spread: Expected norm of a feature's row of W_j. The rows of z_j have 1: at the start a column is mostly noise.
     """
     d, width = layout.columns, layout.width
-    for_rows, for_mix, for_head = jax.random.split(key, 3)
     scale = np.concatenate([np.full(layout.features, spread), np.ones(noise)]) / math.sqrt(hidden)
-    rows = jax.random.normal(for_rows, (d, layout.features + noise, hidden)) * jnp.asarray(scale)[:, None]
-    head = jax.random.normal(for_head, (d, hidden, width))
+    rows = draw.standard_normal((d, layout.features + noise, hidden)) * scale[:, None]
+    head = draw.standard_normal((d, hidden, width))
+    head[:, :, 0] = rows[:, -1]  # so that a number starts as its noise, with deviation about 1
+    mix = draw.standard_normal((d, hidden, hidden)) / hidden
     params = {
-        "rows": masked(rows, layout),  # W_j
-        "bias": jnp.zeros((d, hidden)),  # b_j
-        "mix": jax.random.normal(for_mix, (d, hidden, hidden)) / hidden,  # U_j
-        "head": head.at[:, :, 0].set(rows[:, -1]),  # so that a number starts as its noise, with deviation about 1
-        "shift": jnp.zeros((d, width)),
+        "rows": np.where(_seen(layout, noise), rows, 0.0),  # W_j
+        "bias": np.zeros((d, hidden)),  # b_j
+        "mix": mix / np.maximum(np.linalg.norm(mix, axis=(1, 2), keepdims=True), 1.0),  # U_j, as in `bounded`
+        "head": head / np.linalg.norm(head, axis=1, keepdims=True),
+        "shift": np.zeros((d, width)),
     }
-    return bounded(params)
+    return {name: value.astype(np.float32) for name, value in params.items()}
+
+
+def _seen(layout: Layout, noise: int) -> np.ndarray:
+    """What a column may look at: (columns, features and noise, 1)."""
+    return np.concatenate([layout.earlier, np.ones((layout.columns, noise), dtype=bool)], axis=1)[:, :, None]
 
 
 def masked(rows: jax.Array, layout: Layout) -> jax.Array:
     """W with exact zeros for a column's own features and those of later ones; noise is always seen."""
-    noise = rows.shape[1] - layout.features
-    seen = np.concatenate([layout.earlier, np.ones((layout.columns, noise), dtype=bool)], axis=1)
-    return jnp.where(seen[:, :, None], rows, 0.0)
+    return jnp.where(_seen(layout, rows.shape[1] - layout.features), rows, 0.0)
 
 
 def bounded(params: Params) -> Params:
@@ -285,13 +292,15 @@ def default_widths(features: int) -> tuple[int, int]:
     return features, max(features // 2, 1)
 
 
-def initial_critic(key: jax.Array, features: int, widths: Sequence[int] | None = None) -> Critic:
+def initial_critic(draw: np.random.Generator, features: int, widths: Sequence[int] | None = None) -> Critic:
     """Random weights of a critic with the given hidden layers (`default_widths` unless told): He's, for LeakyReLU."""
     sizes = (features, *(default_widths(features) if widths is None else widths), 1)
-    keys = jax.random.split(key, len(sizes) - 1)
     return tuple(
-        {"weight": jax.random.normal(k, (a, b)) * math.sqrt(2 / (1 + SLOPE**2) / a), "bias": jnp.zeros(b)}
-        for k, a, b in zip(keys, sizes[:-1], sizes[1:], strict=True)
+        {
+            "weight": (draw.standard_normal((a, b)) * math.sqrt(2 / (1 + SLOPE**2) / a)).astype(np.float32),
+            "bias": np.zeros(b, np.float32),
+        }
+        for a, b in itertools.pairwise(sizes)
     )
 
 

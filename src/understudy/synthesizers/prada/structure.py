@@ -50,9 +50,9 @@ def _group_squares(rows: jax.Array, layout: Layout) -> jax.Array:
 # The penalty --------------------------------------------------------------------------------------------------------
 
 
-def penalties(columns: int, scale: float | jax.Array, growth: float = 0.0) -> jax.Array:
+def penalties(columns: int, scale: float, growth: float = 0.0) -> np.ndarray:
     """λ_j = λ · j^γ for j = 1, …, columns: a later column has more earlier ones to be wrong about."""
-    return scale * jnp.arange(1, columns + 1, dtype=jnp.float32) ** growth
+    return (scale * np.arange(1.0, columns + 1) ** growth).astype(np.float32)
 
 
 def theory_penalty(
@@ -173,11 +173,6 @@ def proximal_adam_step(
 
 
 # Parents ------------------------------------------------------------------------------------------------------------
-
-
-def learned_pairs(norms: jax.Array, threshold: float) -> jax.Array:
-    """Which pairs are joined: ‖W_j^k‖ > τ."""
-    return norms > threshold
 
 
 def parents(pairs: np.ndarray | jax.Array, layout: Layout) -> dict[str, list[str]]:

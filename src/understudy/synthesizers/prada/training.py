@@ -16,12 +16,12 @@ Departures:
 """
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from understudy.dpsgd import clipped_sums
@@ -42,7 +42,7 @@ class Generator(Protocol):
     @property
     def layout(self) -> Layout: ...
 
-    def initial(self, key: jax.Array) -> Params: ...
+    def initial(self, draw: np.random.Generator) -> Params: ...
 
     def draw(self, key: jax.Array, n: int) -> Params: ...
 
@@ -68,8 +68,8 @@ class Sequential:
     adam: bool = True
     proximal: bool = True
 
-    def initial(self, key: jax.Array) -> Params:
-        return networks.initial(self.layout, key, hidden=self.hidden)
+    def initial(self, draw: np.random.Generator) -> Params:
+        return networks.initial(self.layout, draw, hidden=self.hidden)
 
     def draw(self, key: jax.Array, n: int) -> Params:
         return networks.draw_noise(self.layout, key, n)
@@ -128,15 +128,30 @@ class Adversarial:
     penalised: bool = True
     decay: bool = True
 
-    def start(self, key: jax.Array, widths: Sequence[int], settings: dict[str, Any]) -> dict[str, Any]:
-        """The state before the first step.
+    def start(self, draw: np.random.Generator, widths: Sequence[int], settings: dict[str, Any]) -> dict[str, Any]:
+        """The state before the first step: random weights and empty memories, as plain arrays.
+
+        Nothing is compiled here: dozens of small programs, or a large one, would take seconds.
 
         Args:
+            draw: Where chance comes from.
             settings: critic_rate, generator_rate, penalty (one a column), allowed (pairs), clip_norm, batch (expected),
                 limit (of clamped weights), rounds, average (share of the rounds at the end).
         """
-        ready = {name: jnp.asarray(value) for name, value in settings.items()}
-        return {**_start(self, tuple(widths), key, ready["limit"]), "settings": ready}
+        made = self.generator.initial(draw)
+        critic = networks.initial_critic(draw, self.generator.layout.features, widths)
+        if not self.penalised:
+            limit = settings["limit"]
+            critic = tuple({**layer, "weight": np.clip(layer["weight"], -limit, limit)} for layer in critic)
+        return {
+            "generator": made,
+            "memory": _zeros(jax.eval_shape(self.generator.start, made)),
+            "mean": _zeros(made),
+            "critic": critic,
+            "critic_memory": _zeros(jax.eval_shape(adam().init, critic)),
+            "round": np.zeros((), np.float32),
+            "settings": {name: np.asarray(value) for name, value in settings.items()},
+        }
 
     def prepare(self, state: dict[str, Any], key: jax.Array) -> dict[str, jax.Array]:
         """The fakes of a round, and points at which the critic must not be steep."""
@@ -196,18 +211,6 @@ class Adversarial:
         return 1.0 - (1.0 - FINAL_RATE) * state["round"] / state["settings"]["rounds"]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _start(loop: Adversarial, widths: tuple[int, ...], key: jax.Array, limit: jax.Array) -> dict[str, Any]:
-    """Random weights and empty memories, in one program: dozens of small ones take seconds to compile."""
-    for_generator, for_critic = jax.random.split(key)
-    made = loop.generator.initial(for_generator)
-    critic = networks.initial_critic(for_critic, loop.generator.layout.features, widths)
-    critic = critic if loop.penalised else networks.clamped(critic, limit)
-    return {
-        "generator": made,
-        "memory": loop.generator.start(made),
-        "mean": jax.tree.map(jnp.zeros_like, made),
-        "critic": critic,
-        "critic_memory": adam().init(critic),
-        "round": jnp.zeros((), jnp.float32),
-    }
+def _zeros(shapes: Any) -> Any:
+    """Arrays of zeros, made without compiling anything."""
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)

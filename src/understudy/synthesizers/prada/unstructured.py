@@ -6,6 +6,7 @@ rows are made for good.
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -26,13 +27,12 @@ class Unstructured:
     widths: tuple[int, ...]
     noise: int
 
-    def initial(self, key: jax.Array) -> Params:
-        sizes = (self.noise, *self.widths, self.layout.features)
-        keys = jax.random.split(key, len(sizes) - 1)
+    def initial(self, draw: np.random.Generator) -> Params:
         params = {}
-        for i, (k, a, b) in enumerate(zip(keys, sizes[:-1], sizes[1:], strict=True)):
-            params[f"weight {i}"] = jax.random.normal(k, (a, b)) * math.sqrt((2 if i else 1) / a)
-            params[f"bias {i}"] = jnp.zeros(b)
+        for i, (a, b) in enumerate(itertools.pairwise((self.noise, *self.widths, self.layout.features))):
+            weights = draw.standard_normal((a, b)) * math.sqrt((2 if i else 1) / a)
+            params[f"weight {i}"] = weights.astype(np.float32)
+            params[f"bias {i}"] = np.zeros(b, np.float32)
         return params
 
     def draw(self, key: jax.Array, n: int) -> Params:

@@ -1,0 +1,1 @@
+"""DP-MERF: a generator fitted to one noisy mean embedding."""

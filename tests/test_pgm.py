@@ -1,0 +1,261 @@
+"""Graphical models against brute force over the whole joint distribution, closed forms, and another library."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from understudy.encoding import Cells
+from understudy.marginals import Domain, Measured
+from understudy.pgm import Passes, estimate, junction_tree, megabytes, model_size
+from understudy.randomness import Key
+from understudy.schema import Column, Schema
+
+SIZES = {"a": 2, "b": 3, "c": 2, "d": 3, "e": 2}
+DOMAIN = Domain(SIZES)
+TREE = [("a", "b"), ("b", "c"), ("b", "d")]
+LOOP = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")]
+WIDE = [("a", "b", "c"), ("c", "d"), ("d", "e")]
+every_graph = pytest.mark.parametrize("cliques", [[], TREE, LOOP, WIDE], ids=["none", "tree", "loop", "wide"])
+
+
+def project(joint, clique):
+    """A marginal of an array over all columns, axes in the clique's order."""
+    axes = [list(SIZES).index(name) for name in clique]
+    rest = tuple(i for i in range(len(SIZES)) if i not in axes)
+    return np.transpose(joint.sum(axis=rest), np.argsort(np.argsort(axes)))
+
+
+def random_joint(seed):
+    draw = np.random.default_rng(seed)
+    return draw.dirichlet(np.full(72, 0.7)).reshape(tuple(SIZES.values()))
+
+
+def cells_of(domain):
+    return {name: Cells(np.linspace(0, 1, size + 1), False) for name, size in domain.sizes.items()}
+
+
+# Junction trees.
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_clique_is_held_and_every_column_s_nodes_hang_together(seed):
+    draw = np.random.default_rng(seed)
+    names = list("abcdefgh")
+    domain = Domain({name: int(draw.integers(2, 5)) for name in names})
+    cliques = [tuple(draw.choice(names, draw.integers(1, 4), replace=False)) for _ in range(draw.integers(0, 9))]
+    nodes = junction_tree(domain, cliques)
+    assert {name for node in nodes for name in node.clique} == set(names)
+    assert all(any(set(clique) <= set(node.clique) for node in nodes) for clique in cliques)
+    assert [node.parent for node in nodes].count(-1) == 1 and nodes[0].parent == -1
+    seen = set()
+    for i, node in enumerate(nodes):
+        assert node.parent < i
+        shared = set(node.clique) & seen
+        assert set(node.separator) == shared  # the running intersection property
+        assert i == 0 or shared <= set(nodes[node.parent].clique)
+        seen |= set(node.clique)
+    assert model_size(domain, cliques) == sum(domain.size(node.clique) for node in nodes)
+
+
+def test_the_size_of_a_model_is_known_beforehand():
+    wide = Domain({f"c{i}": 100 for i in range(60)})
+    assert model_size(wide, [(f"c{i}", f"c{i + 1}") for i in range(59)]) == 59 * 100**2
+    everything = list(itertools.combinations(wide.names, 2))
+    assert model_size(wide, everything) == 100**60  # said, not built
+    assert megabytes(2**17) == 1.0
+
+
+@every_graph
+def test_passes_are_those_of_brute_force(cliques):
+    nodes = junction_tree(DOMAIN, cliques)
+    draw = np.random.default_rng(0)
+    potentials = [draw.normal(0, 3, DOMAIN.shape(node.clique)) for node in nodes]
+    log_joint = np.zeros(tuple(SIZES.values()))
+    for node, potential in zip(nodes, potentials, strict=True):
+        log_joint += potential.reshape([SIZES[name] if name in node.clique else 1 for name in SIZES])
+    joint = np.exp(log_joint)
+    marginals, conditionals, log_z = Passes(DOMAIN, nodes).run([each.copy() for each in potentials])
+    assert log_z == pytest.approx(np.log(joint.sum()))
+    joint /= joint.sum()
+    for node, marginal, conditional in zip(nodes, marginals, conditionals, strict=True):
+        assert np.allclose(marginal, project(joint, node.clique))
+        residual = tuple(i for i, name in enumerate(node.clique) if name in node.residual)
+        assert np.allclose(conditional.sum(axis=residual), 1.0)
+
+
+def test_potentials_far_apart_neither_overflow_nor_vanish():
+    nodes = junction_tree(DOMAIN, TREE)
+    potentials = [np.random.default_rng(0).normal(0, 1e5, DOMAIN.shape(node.clique)) for node in nodes]
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        marginals, _, log_z = Passes(DOMAIN, nodes).run(potentials)
+    assert np.isfinite(log_z) and all(np.isclose(each.sum(), 1.0) for each in marginals)
+
+
+# Estimation.
+
+
+@every_graph
+def test_marginals_without_noise_are_met(cliques):
+    joint = random_joint(3)
+    measured = [Measured(clique, 1e4 * project(joint, clique), 1e-3) for clique in [*cliques, ("e",)]]
+    fitted = estimate(DOMAIN, measured, rows=1e4, iterations=3000, shrinkage=1e-3)
+    for each in measured:
+        assert np.abs(fitted.marginal(each.clique) - each.counts).max() < 2.0
+
+
+@every_graph
+def test_any_marginal_is_that_of_the_joint_distribution(cliques):
+    joint = random_joint(1)
+    measured = [Measured(clique, 500 * project(joint, clique), 3.0) for clique in cliques]
+    fitted = estimate(DOMAIN, measured, rows=500, iterations=50)
+    whole = fitted.marginal(tuple(SIZES))
+    assert whole.sum() == pytest.approx(500)
+    for width in (1, 2, 3):
+        for clique in itertools.permutations(SIZES, width):
+            assert np.allclose(fitted.marginal(clique), project(whole, clique))
+
+
+def test_columns_at_the_ends_of_a_long_chain_have_a_marginal():
+    names = [f"c{i}" for i in range(100)]
+    stay = np.array([[0.49, 0.01], [0.01, 0.49]])
+    measured = [Measured(pair, 1e4 * stay, 1e-3) for pair in itertools.pairwise(names)]
+    fitted = estimate(Domain(dict.fromkeys(names, 2)), measured, rows=1e4, iterations=2000, shrinkage=1e-4)
+    expected = np.linalg.matrix_power(2 * stay, 99) / 2
+    assert np.abs(fitted.marginal(("c99", "c0")) / 1e4 - expected).max() < 0.01
+
+
+def test_blocks_smooth_neighbours_and_change_nothing_without_noise():
+    draw = np.random.default_rng(0)
+    domain = Domain({"x": 17, "y": 16, "z": 2})
+    place = np.linspace(-2, 2, 17)[:, None] - np.linspace(-2, 2, 16)
+    joint = np.exp(-(place**2))
+    joint *= 5000 / joint.sum()
+    noisy = Measured(("x", "y"), joint + draw.normal(0, 20, joint.shape), 20.0)
+    rough, smooth = (estimate(domain, [noisy], rows=5000, shrinkage=1.0, ordered=o) for o in (None, {"x": 16, "y": 16}))
+    errors = [np.abs(each.marginal(("x", "y")) - joint).sum() for each in (rough, smooth)]
+    assert errors[1] < errors[0]
+    exact = estimate(domain, [Measured(("y", "x"), joint.T, 1e-3)], rows=5000, ordered={"x": 16, "y": 16})
+    assert np.abs(exact.marginal(("x", "y")) - joint).max() < 0.5
+
+
+def test_a_tree_without_noise_has_the_closed_form():
+    joint = random_joint(5)
+    measured = [Measured(clique, 1e4 * project(joint, clique), 1e-3) for clique in TREE]
+    fitted = estimate(DOMAIN, measured, rows=1e4, iterations=3000, shrinkage=1e-4)
+    ab, bc, b = (project(joint, clique) for clique in (("a", "b"), ("b", "c"), ("b",)))
+    expected = np.einsum("ab,bc->ac", ab / b, bc)  # P(a, c) = Σ_b P(a, b) P(b, c) / P(b)
+    assert np.abs(fitted.marginal(("a", "c")) / 1e4 - expected).max() < 1e-3
+
+
+def test_the_dual_s_optimum_is_the_primal_s():
+    """At the minimum λ_m = (y_m - n p_m) / (c σ_m), up to a constant per marginal."""
+    joint, draw = random_joint(2), np.random.default_rng(0)
+    measured = []
+    for clique in LOOP:
+        noise = draw.normal(0, 5, DOMAIN.shape(clique))
+        noise -= noise.mean(0) + noise.mean(1, keepdims=True) - noise.mean()  # single columns agree
+        measured.append(Measured(clique, 200 * project(joint, clique) + noise, 5.0))
+    fitted = estimate(DOMAIN, measured, rows=200, iterations=5000, shrinkage=2.0)
+    for each in measured:
+        clique = DOMAIN.ordered(each.clique)
+        expected = (each.counts - fitted.marginal(clique)) / (2.0 * 5.0)
+        gap = fitted.potentials[clique, 1].reshape(expected.shape) - expected
+        assert np.abs(gap - gap.mean()).max() < 1e-3
+
+
+def test_noise_within_its_deviation_leaves_columns_nearly_independent():
+    draw = np.random.default_rng(0)
+    singles = [Measured(("a",), np.full(2, 300.0), 0.1), Measured(("b",), np.full(3, 200.0), 0.1)]
+    measured = [*singles, Measured(("a", "b"), np.full((2, 3), 100.0) + draw.normal(0, 10, (2, 3)), 10.0)]
+    gaps = [
+        np.abs(estimate(DOMAIN, measured, rows=600, shrinkage=s).marginal(("a", "b")) - 100).max() for s in (0.01, 30)
+    ]
+    assert gaps[1] < 0.5 * gaps[0]
+
+
+def test_marginals_of_one_clique_are_pooled_by_precision():
+    one, other = np.array([300.0, 100.0]), np.array([100.0, 300.0])
+    measured = [Measured(("a",), one, 1.0), Measured(("a",), other, 1e3)]
+    assert np.abs(estimate(DOMAIN, measured, rows=400).marginal(("a",)) - one).max() < 5
+
+
+def test_the_order_of_a_clique_s_columns_does_not_matter():
+    joint = random_joint(4)
+    there, back = (
+        estimate(DOMAIN, [Measured(c, 100 * project(joint, c), 2.0)], rows=100) for c in (("a", "d"), ("d", "a"))
+    )
+    assert np.allclose(there.marginal(("a", "d")), back.marginal(("a", "d")))
+
+
+def test_a_model_can_start_from_an_earlier_one():
+    joint = random_joint(6)
+    measured = [Measured(c, 1000 * project(joint, c), 2.0) for c in LOOP]
+    far = estimate(DOMAIN, measured, rows=1000, iterations=2000)
+    near = estimate(
+        DOMAIN, [*measured, Measured(("e",), np.array([400.0, 600.0]), 2.0)], rows=1000, iterations=2, start=far
+    )
+    assert np.abs(near.marginal(("a", "d")) - far.marginal(("a", "d"))).max() < 1.0
+
+
+@pytest.mark.parametrize("counts", [[-5.0, -7.0], [0.0, 0.0], [1e9, -1e9]])
+def test_counts_that_no_table_has_are_taken(counts):
+    measured = [Measured(("a",), np.array(counts), 3.0), Measured(("a", "b"), np.full((2, 3), -4.0), 3.0)]
+    for rows in (1.0, 1e6):
+        whole = estimate(DOMAIN, measured, rows=rows).marginal(("a", "b", "e"))
+        assert np.isfinite(whole).all() and whole.sum() == pytest.approx(rows)
+
+
+# Drawing.
+
+
+@every_graph
+def test_tables_along_the_tree_draw_from_the_model(cliques):
+    joint = random_joint(7)
+    measured = [Measured(clique, 1e3 * project(joint, clique), 1.0) for clique in cliques]
+    fitted = estimate(DOMAIN, measured, rows=1.0)
+    net = fitted.to_bayesnet(cells_of(DOMAIN))
+    product = np.ones(tuple(SIZES.values()))
+    for table in net.tables:
+        clique = (*table.parents, table.column)
+        order = [clique.index(name) for name in SIZES if name in clique]
+        product *= np.transpose(table.probabilities, order).reshape([SIZES[n] if n in clique else 1 for n in SIZES])
+    assert np.allclose(product, fitted.marginal(tuple(SIZES)))
+    codes = net.sample_codes(40_000, key=Key.new(0))
+    drawn = np.zeros(tuple(SIZES.values()))
+    np.add.at(drawn, tuple(codes[name] for name in SIZES), 1 / 40_000)
+    assert np.abs(drawn - product).sum() / 2 < 0.03
+
+
+def test_parents_list_every_edge_once_in_the_schema_s_order():
+    joint = random_joint(0)
+    fitted = estimate(DOMAIN, [Measured(c, 100 * project(joint, c), 1.0) for c in TREE], rows=100)
+    schema = Schema(columns=tuple(Column(name=name, kind="boolean") for name in "dcbae"))
+    assert fitted.to_bayesnet(cells_of(DOMAIN)).parents(schema) == {
+        "d": [],
+        "c": [],
+        "b": ["d", "c"],
+        "a": ["b"],
+        "e": [],
+    }
+
+
+# Another library.
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("cliques", [TREE, LOOP], ids=["tree", "loop"])
+def test_with_hardly_any_shrinkage_it_is_private_pgm(cliques):
+    mbi = pytest.importorskip("mbi")
+    draw = np.random.default_rng(0)
+    joint = random_joint(8)
+    noisy = {c: 1000 * project(joint, c) + draw.normal(0, 10, DOMAIN.shape(c)) for c in cliques}
+    ours = estimate(
+        DOMAIN, [Measured(c, y, 10.0) for c, y in noisy.items()], rows=1000, iterations=20000, shrinkage=0.01
+    )
+    domain = mbi.Domain(list(SIZES), list(SIZES.values()))
+    measurements = [mbi.LinearMeasurement(y.ravel(), c, stddev=10.0) for c, y in noisy.items()]
+    theirs = mbi.estimation.MirrorDescent().estimate(domain, measurements, known_total=1000.0, iters=3000)
+    for clique in cliques:
+        assert np.abs(ours.marginal(clique) - np.asarray(theirs.project(clique).values)).max() < 2.0
