@@ -98,6 +98,8 @@ WRONG_TYPE = {
     "hidden": [0, -1, 2.5, True, None],
     "order": [3, None, ("age", 3)],
     "proximal": ["no", 1, None],
+    "bounded": ["no", 1, None],
+    "slope": [-0.1, math.nan, None, True],
     "decay": ["no"],
     "standardised": ["no"],
 }

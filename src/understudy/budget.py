@@ -75,7 +75,7 @@ class Ledger:
         self.seed = seed
         self.scale = calibrate(self.plan, budget)
         self._items = {item.name: item for item in self.plan}
-        self._left = {item.name: item.times for item in self.plan}
+        self._left: dict[str, float] = {item.name: item.times for item in self.plan}
         self._lines: list[Line] = []
         self._warnings: list[str] = []
         # For a progress bar; both see public facts alone: the line, or steps done and steps in all.

@@ -236,7 +236,7 @@ def _stacked(trees: list[Any]) -> Any:
 
 
 def _stacked_keys(keys: list[Array]) -> Array:
-    return jax.random.wrap_key_data(np.stack([jax.random.key_data(key) for key in keys]))
+    return jax.random.wrap_key_data(jax.device_put(np.stack([jax.random.key_data(key) for key in keys])))
 
 
 # The box, opened ----------------------------------------------------------------------------------------------------

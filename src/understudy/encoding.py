@@ -523,32 +523,104 @@ class Cells:
         return np.where(gone, np.nan, level)
 
 
-def cells(encoder: Encoder, most: int) -> dict[str, Cells]:
-    """Cuts every number column into at most about `most` cells of even mass, never through a repeated value.
+VALUE_WEIGHT = 0.5  # of distances between values, beside those between levels; see docs/design-notes.md
+LIGHTEST = 0.15  # times 1 / most: the least mass of a cell
+PIECES = 256  # that a column is looked at in, about
 
-    Values that hold 1/(2 · most) or more get a cell of their own; every category has its own.
+
+def cells(encoder: Encoder, most: int, *, least: float | None = None) -> dict[str, Cells]:
+    """Cuts every number column into at most about `most` cells, never through a repeated value.
+
+    Rows of a cell should be alike in rank and in value. So of all ways to cut, the one that makes
+
+        Σ_cells Σ_(x in cell) (1 - w) · (u - mean u)² / Var u + w · (x - mean x)² / Var x
+
+    least is taken, u being the level of x, w `VALUE_WEIGHT`, and the sums being over the bought distribution. With
+    w = 0 cells would be of even mass; values see to it that a small group far from the rest has a cell of its own.
+    Values that hold 1/(2 · most) or more always have; every category has its own.
+
+    Args:
+        least: The least mass of a cell, where the values are not repeated; `LIGHTEST` / most unless given.
     """
-    return {name: Cells(_cell_ends(m, most), m.column.nullable) for name, m in encoder.maps.items()}
+    lightest = LIGHTEST / most if least is None else least
+    return {name: Cells(_cell_ends(m, most, lightest), m.column.nullable) for name, m in encoder.maps.items()}
 
 
-def _cell_ends(column_map: ColumnMap, most: int) -> Floats:
+def _cell_ends(column_map: ColumnMap, most: int, least: float) -> Floats:
     if column_map.labels is not None:
         return column_map.distribution.cdf
-    below, above = column_map.distribution.atoms()
+    learned = column_map.distribution
+    below, above = learned.atoms()
     heavy = above - below >= 0.5 / most
-    fixed = np.unique(np.concatenate([[0.0], below[heavy], above[heavy], [1.0]]))
-    ends = [fixed[:1]]
-    own = set(zip(below[heavy].tolist(), above[heavy].tolist(), strict=True))
-    for a, b in itertools.pairwise(fixed):
-        parts = 1 if (a, b) in own else max(1, round((b - a) * most))
-        ends.append(_between_values(column_map, np.linspace(a, b, parts + 1)[1:], a, b))
-    return np.unique(np.concatenate(ends))
+    ends = _between_values(column_map, np.union1d(np.linspace(0.0, 1.0, PIECES + 1), learned.cdf))
+    ends = np.unique(np.concatenate([[0.0], ends, below[heavy], above[heavy], [1.0]]))
+    ends = np.append(ends[:-1][np.diff(ends) > 1e-9], 1.0)
+    masses, middle = np.diff(ends), (ends[:-1] + ends[1:]) / 2
+    far = min(least / 2, 0.25)  # how far out the lightest cell's own values lie is not told from here
+    values = learned.quantile(np.clip(middle, far, 1.0 - far))
+    alone = np.isin(ends[:-1], below[heavy]) & np.isin(ends[1:], above[heavy])
+    return ends[best_cut(masses, _places(masses, middle, values), alone, most=most, least=least)]
 
 
-def _between_values(column_map: ColumnMap, levels: Floats, a: float, b: float) -> Floats:
-    """Moves levels that fall inside a light repeated value to its upper end."""
-    _, above = column_map.distribution.interval(column_map.distribution.quantile(levels[:-1]))
-    return np.append(np.clip(above, a, b), b)
+def _places(masses: Floats, levels: Floats, values: Floats) -> Floats:
+    """Where pieces lie, in levels and in values, each with its variance times its weight.  # (2, pieces)"""
+    found = []
+    for at, weight in ((levels, 1.0 - VALUE_WEIGHT), (values, VALUE_WEIGHT)):
+        centred = at - np.average(at, weights=masses)
+        centred = centred / max(float(np.abs(centred).max()), 1e-300)
+        found.append(centred * np.sqrt(weight / max(float(np.average(centred**2, weights=masses)), 1e-30)))
+    return np.array(found)
+
+
+def best_cut(masses: Floats, places: Floats, alone: NDArray[np.bool_], *, most: int, least: float) -> NDArray[np.int64]:
+    """Where to cut pieces in a row into at most `most` groups with the least variance within them.
+
+    By dynamic programming: the best cut of the first j pieces into k groups is the best one of the first i into k - 1
+    with one more group, from i to j, for some i.
+
+    Args:
+        masses: Of the pieces.
+        places: Where they lie, in any number of coordinates.  # (coordinates, pieces)
+        alone: Pieces that are a group of their own, however many that makes.
+        least: A group's least mass, unless it lies between two pieces that are alone.
+
+    Returns:
+        The piece that every group begins with, and the number of pieces.
+    """
+    pieces = len(masses)
+    mass = np.concatenate([[0.0], np.cumsum(masses)])
+    held = mass[None, :] - mass[:, None]  # from i up to j, above the diagonal
+    cost = np.zeros((pieces + 1, pieces + 1))
+    for place in places:
+        first, second = (np.concatenate([[0.0], np.cumsum(masses * place**power)]) for power in (1, 2))
+        inside = first[None, :] - first[:, None]
+        cost += second[None, :] - second[:, None] - inside**2 / np.where(held > 0, held, 1.0)
+    singles = np.concatenate([[0], np.cumsum(alone)])
+    mixed = (singles[None, :] - singles[:, None] > 0) & (np.subtract.outer(np.arange(pieces + 1), np.arange(pieces + 1)).T > 1)
+    begins, stops = np.r_[True, alone[:-1], True], np.r_[True, alone[1:], True]  # a group must begin or end here
+    del begins, stops
+    walls = np.r_[True, alone[1:] | alone[:-1], True]  # between these no cell is too light
+    light = (held < least) & ~(walls[:, None] & walls[None, :])
+    cost = np.where(np.triu(np.ones_like(held, bool), 1) & ~mixed & ~light, np.maximum(cost, 0.0), np.inf)
+    groups = max(most, int(walls.sum()) - 1)
+    best, came = cost[0], [np.zeros(pieces + 1, np.int64)]
+    reached = [best[-1]]
+    for _ in range(groups - 1):
+        through = best[:, None] + cost
+        came.append(through.argmin(axis=0))
+        best = through[came[-1], np.arange(pieces + 1)]
+        reached.append(best[-1])
+    count = int(np.argmin(reached))
+    cuts = [pieces]
+    for step in range(count, -1, -1):
+        cuts.append(int(came[step][cuts[-1]]))
+    return np.array(cuts[::-1])
+
+
+def _between_values(column_map: ColumnMap, levels: Floats) -> Floats:
+    """Moves levels that fall inside a repeated value to its upper end."""
+    below, above = column_map.distribution.interval(column_map.distribution.quantile(levels))
+    return np.where(below < levels, above, levels)
 
 
 def codes(rows: PrivateRows, encoder: Encoder, cut: Mapping[str, Cells], *, key: Key) -> PrivateRows:

@@ -317,6 +317,50 @@ def private_choice(
     return _largest_with_gumbel(exact_scores, scale, key)
 
 
+def noisy_scores(
+    rows: PrivateRows,
+    columns: Sequence[str],
+    scores: Callable[..., Floats],
+    *,
+    count: int,
+    sensitivity: float,
+    what: str,
+    item: str | Part,
+    ledger: Ledger,
+    key: Key,
+) -> Floats:
+    """A vector of scores of all rows together, with discrete Gaussian noise.
+
+    Args:
+        scores: Called with the columns; returns `count` scores. One that is not a number counts as 0.
+        count: How many scores there are, public.
+        sensitivity: The most by which one row can move the vector of scores, in L2 norm. The caller's to prove, in its
+            docstring.
+
+    Privacy:
+        Let s = `sensitivity`, of which a step of the fixed point is a 2^-24th. Rounding to steps moves the difference
+        of two scores by at most one step, so that of two vectors of k = `count` by at most √k steps; before rounding,
+        the vectors are shrunk by the factor 1 - √k / 2^24 to make up for it. So a row moves the whole numbers by at
+        most s, in L2 norm, and m rows of a unit, one after another, by m s: the shrinking makes up for rounding once,
+        and rounding happens once. Paid before the rows are read.
+
+    Raises:
+        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+    """
+    hair = 1.0 - np.sqrt(count) / FINE_POINT
+    if not (hair > 0.5 and 0 < sensitivity < np.inf):
+        raise ValueError(f"noisy_scores: expected fewer scores and a sensitivity > 0, got {count} and {sensitivity}.")
+    most = sensitivity * rows.max_rows_per_unit
+    sigma = ledger.pay(item, what=what, sensitivity=most, mechanism="discrete gaussian")
+    steps = FINE_POINT / sensitivity
+    exact = np.asarray(scores(*(rows._exact[name] for name in columns)), dtype=np.float64)
+    if exact.shape != (count,):
+        raise ValueError(f"noisy_scores: expected {count} scores, got an array of shape {exact.shape}.")
+    with np.errstate(all="ignore"):  # a warning would be a release
+        whole = np.rint(np.clip(np.nan_to_num(exact, nan=0.0) * hair * steps, -(2.0**52), 2.0**52))
+    return (whole + discrete_gaussian(sigma * steps, count, key)) / steps
+
+
 def popular_categories(
     rows: PrivateRows, column: str, *, what: str, item: str | Part, ledger: Ledger, key: Key
 ) -> tuple[list[str], Floats]:

@@ -307,6 +307,7 @@ def estimate(
     start: Fitted | None = None,
     shrinkage: float = 0.3,
     ordered: Mapping[str, int] | None = None,
+    tolerance: float = 1e-10,
 ) -> Fitted:
     """The graphical model that fits the measured marginals.
 
@@ -317,6 +318,7 @@ def estimate(
         start: A model to start from, with some of the same cliques.
         shrinkage: c above. 0 fits as nearly as can be.
         ordered: Of columns whose neighbouring cells are alike, how many cells, from the first, stand in a row.
+        tolerance: A step that gains less than this part of the dual is the last.
     """
     rows = max(float(rows), 1.0)
     pooled = _consistent(domain, _pool(domain, measured), rows)
@@ -360,13 +362,15 @@ def estimate(
         if (term.clique, term.block) in known:
             x[at] = known[term.clique, term.block] * scale
     if terms:
-        x = _minimise(dual, x, iterations)
+        x = _minimise(dual, x, iterations, tolerance)
     marginals, conditionals, _ = passes.run(potentials(x))
     found = {(term.clique, term.block): x[at] / scale for term, scale, _, at in parts}
     return Fitted(domain, rows, nodes, marginals, conditionals, found)
 
 
-def _minimise(dual: Callable[[Floats], tuple[float, Floats]], x: Floats, iterations: int) -> Floats:
+def _minimise(
+    dual: Callable[[Floats], tuple[float, Floats]], x: Floats, iterations: int, tolerance: float
+) -> Floats:
     """L-BFGS with a backtracking line search (Nocedal and Wright, 2006, algorithm 7.4), in vector operations alone.
 
     SciPy's solves small dense systems at every step, for which a linear algebra library may wake all its threads.
@@ -395,7 +399,7 @@ def _minimise(dual: Callable[[Floats], tuple[float, Floats]], x: Floats, iterati
         gained, x, value, gradient = value - ahead, x + step, ahead, there
         if (curvature := float(step @ change)) > 1e-12 * float(change @ change):
             memory.append((step, change, curvature))
-        if gained <= 1e-10 * max(abs(value), 1.0) or np.abs(gradient).max() < 1e-7:
+        if gained <= tolerance * max(abs(value), 1.0) or np.abs(gradient).max() < 1e-7:
             break
     return x
 

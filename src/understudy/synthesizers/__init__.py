@@ -13,6 +13,7 @@ A recipe holds arrays and public facts:
 - `arrays() -> {name: array}` and `from_arrays(arrays)`, what a saved model keeps of it.
 """
 
+from understudy.synthesizers.aim import AIM, AIMRecipe
 from understudy.synthesizers.copula import Copula, CopulaRecipe
 from understudy.synthesizers.gem.method import GEM
 from understudy.synthesizers.gem.recipe import GEMRecipe
@@ -26,6 +27,7 @@ from understudy.synthesizers.prada.recipe import PradaRecipe
 from understudy.synthesizers.privbayes import PrivBayes, PrivBayesRecipe
 
 METHODS = {
+    "aim": AIM,
     "gem": GEM,
     "copula": Copula,
     "independent": Independent,
@@ -36,6 +38,7 @@ METHODS = {
     "privbayes": PrivBayes,
 }
 RECIPES = {
+    "aim": AIMRecipe,
     "gem": GEMRecipe,
     "copula": CopulaRecipe,
     "independent": IndependentRecipe,

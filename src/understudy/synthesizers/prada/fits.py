@@ -95,12 +95,20 @@ class _Fit:
         layout = Layout(tuple(block_of(encoder, name) for name in order))
         adam = method.optimiser == "adam"
         loop = Adversarial(
-            generator=Sequential(layout=layout, hidden=method.hidden, adam=adam, proximal=method.proximal),
+            generator=Sequential(
+                layout=layout,
+                hidden=method.hidden,
+                adam=adam,
+                proximal=method.proximal,
+                bounded=method.bounded,
+                slope=method.slope,
+            ),
             steps_per_round=method.generator_every,
             fakes=method.fakes or method.batch_size,
             critic_adam=adam,
             penalised=method.lipschitz == "penalty",
             decay=method.decay,
+            slope=method.slope,
         )
         scale = (
             structure.theory_penalty(round(encoder.rows), len(order)) if method.penalty == "theory" else method.penalty
@@ -141,20 +149,21 @@ class _Fit:
             norms=norms.astype(np.float32),
             pairs=pairs,
             ends=category_ends(self.encoder, layout),
+            slope=self.method.slope,
         )
 
     def _outcome(self, state: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """The generator that was trained, and the norms of its inputs."""
         layout, params = self.loop.generator.layout, dict(state["generator"])
         if self.method.average:
-            params = dict(_averaged(layout, state["mean"], state["settings"]["allowed"]))
+            params = dict(_averaged(layout, self.method.bounded, state["mean"], state["settings"]["allowed"]))
         return params, np.asarray(_norms(layout, params["rows"]))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _averaged(layout: Layout, mean: Mapping[str, Any], allowed: Any) -> Mapping[str, Any]:
-    """A generator from the mean of many, whose heads are a little short."""
-    made = networks.bounded(dict(mean))
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _averaged(layout: Layout, bounded: bool, mean: Mapping[str, Any], allowed: Any) -> Mapping[str, Any]:
+    """A generator from the mean of many; that of bounded ones has heads that are a little short."""
+    made = networks.bounded(dict(mean)) if bounded else dict(mean)
     return {**made, "rows": structure.only(made["rows"], allowed, layout)}
 
 

@@ -6,7 +6,7 @@ zeros is then exactly an absent parent.
 
     x_j = head_j(h + U_jᵀ φ(h)),   h = W_jᵀ [x_1, …, x_{j-1}, z_j] + b_j
 
-with φ a LeakyReLU of slope 0.2 and z_j standard normal, one dimension a column unless told otherwise.
+with φ a LeakyReLU and z_j standard normal, one dimension a column unless told otherwise.
 
 Sources: the PrAda-GAN paper, sections "Adaptive Feature Selection" and "Model Architecture"; Jang, Gu and Poole (2017),
 arXiv:1611.01144, and Maddison, Mnih and Teh (2017), arXiv:1611.00712, for relaxed categories; Arjovsky, Chintala and
@@ -35,7 +35,7 @@ import numpy as np
 from jax import lax
 
 SLOPE = 0.2
-"""Of the LeakyReLU below zero, in the generator and the critic."""
+"""Of the LeakyReLU below zero, in the generator and the critic, unless told otherwise."""
 TEMPERATURE = 0.5
 """Of relaxed categories: low enough to be nearly one state, high enough for gradients that are not all variance."""
 CHUNK = 8192
@@ -206,7 +206,13 @@ def draw_noise(layout: Layout, key: jax.Array, n: int, *, noise: int = 1) -> Par
 
 
 def generate(
-    params: Params, noise: Params, layout: Layout, *, temperature: float = TEMPERATURE, hard: bool = False
+    params: Params,
+    noise: Params,
+    layout: Layout,
+    *,
+    temperature: float = TEMPERATURE,
+    hard: bool = False,
+    slope: float = SLOPE,
 ) -> jax.Array:
     """Rows of features, one for each of the noise: (n, features).
 
@@ -218,6 +224,7 @@ def generate(
         layout: The columns.
         temperature: Of the relaxed states.
         hard: Exactly one state each. The gradient is still that of the relaxed ones (straight through).
+        slope: Of the LeakyReLU.
     """
     n = noise["z"].shape[-1]
     columns = {
@@ -230,7 +237,7 @@ def generate(
     }
 
     def step(x, column):
-        block = _column(column["params"], x[: layout.features], column["noise"]["z"])
+        block = _column(column["params"], x[: layout.features], column["noise"]["z"], slope)
         if layout.has_states.any():
             block = _states(block, column, temperature, hard)
         # A narrow block's padding falls on later columns, which are written later.
@@ -241,11 +248,11 @@ def generate(
     return x[: layout.features].T
 
 
-def _column(weights: Params, x: jax.Array, z: jax.Array) -> jax.Array:
+def _column(weights: Params, x: jax.Array, z: jax.Array, slope: float = SLOPE) -> jax.Array:
     """One sub-generator: (features, n) and (noise, n) to (width, n)."""
     of_x, of_z = jnp.split(weights["rows"], [x.shape[0]])
     h = of_x.T @ x + of_z.T @ z + weights["bias"][:, None]
-    h = h + weights["mix"].T @ leaky(h)
+    h = h + weights["mix"].T @ leaky(h, slope)
     return weights["head"].T @ h + weights["shift"][:, None]
 
 
@@ -263,25 +270,25 @@ def _states(block: jax.Array, column: dict, temperature: float, hard: bool) -> j
     return jnp.where(is_number, block * present, state)
 
 
-def leaky(x: jax.Array) -> jax.Array:
+def leaky(x: jax.Array, slope: float = SLOPE) -> jax.Array:
     """LeakyReLU."""
-    return jnp.maximum(x, SLOPE * x)
+    return jnp.maximum(x, slope * x)
 
 
-def sample(params: Mapping[str, Any], layout: Layout, key: jax.Array, n: int) -> np.ndarray:
+def sample(params: Mapping[str, Any], layout: Layout, key: jax.Array, n: int, *, slope: float = SLOPE) -> np.ndarray:
     """`n` rows for good, chunk by chunk: (n, features), every state exactly 0 or 1."""
     rows = np.empty((n, layout.features), dtype=np.float32)
     params = {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
     for i, start in enumerate(range(0, n, CHUNK)):
-        chunk = _chunk(params, jax.random.fold_in(key, i), layout)
+        chunk = _chunk(params, jax.random.fold_in(key, i), layout, slope)
         rows[start : start + CHUNK] = chunk[: n - start]
     return rows
 
 
-@functools.partial(jax.jit, static_argnames="layout")
-def _chunk(params: Params, key: jax.Array, layout: Layout) -> jax.Array:
+@functools.partial(jax.jit, static_argnames=("layout", "slope"))
+def _chunk(params: Params, key: jax.Array, layout: Layout, slope: float) -> jax.Array:
     noise = draw_noise(layout, key, CHUNK, noise=params["rows"].shape[1] - layout.features)
-    return generate(params, noise, layout, hard=True)
+    return generate(params, noise, layout, hard=True, slope=slope)
 
 
 # The critic ---------------------------------------------------------------------------------------------------------
@@ -304,14 +311,14 @@ def initial_critic(draw: np.random.Generator, features: int, widths: Sequence[in
     )
 
 
-def critic(params: Critic, x: jax.Array) -> jax.Array:
+def critic(params: Critic, x: jax.Array, *, slope: float = SLOPE) -> jax.Array:
     """The critic's value of every row: (n,)."""
     for layer in params[:-1]:
-        x = leaky(x @ layer["weight"] + layer["bias"])
+        x = leaky(x @ layer["weight"] + layer["bias"], slope)
     return (x @ params[-1]["weight"] + params[-1]["bias"])[:, 0]
 
 
-def critic_factors(params: Critic, x: jax.Array) -> Factors:
+def critic_factors(params: Critic, x: jax.Array, *, slope: float = SLOPE) -> Factors:
     """For every layer l, (a_l, δ_l): the inputs (n, in), and ∂ critic / ∂ pre-activation (n, out), of every row.
 
     The gradient of one row is a_l δ_lᵀ for the weights and δ_l for the bias, so its squared norm over all layers is
@@ -320,11 +327,11 @@ def critic_factors(params: Critic, x: jax.Array) -> Factors:
     inputs, slopes = [x], []
     for layer in params[:-1]:
         before = inputs[-1] @ layer["weight"] + layer["bias"]
-        inputs.append(leaky(before))
-        slopes.append(jnp.where(before > 0, 1.0, SLOPE))
+        inputs.append(leaky(before, slope))
+        slopes.append(jnp.where(before > 0, 1.0, slope))
     deltas = [jnp.ones((x.shape[0], 1), x.dtype)]
-    for layer, slope in zip(params[:0:-1], slopes[::-1], strict=True):
-        deltas.append((deltas[-1] @ layer["weight"].T) * slope)
+    for layer, steep in zip(params[:0:-1], slopes[::-1], strict=True):
+        deltas.append((deltas[-1] @ layer["weight"].T) * steep)
     return list(zip(inputs, deltas[::-1], strict=True))
 
 
@@ -340,9 +347,9 @@ def weighted_gradient(factors: Factors, weights: jax.Array) -> Critic:
     return tuple({"weight": a.T @ delta, "bias": delta.sum(axis=0)} for a, delta in weighted)
 
 
-def input_gradient(params: Critic, x: jax.Array) -> jax.Array:
+def input_gradient(params: Critic, x: jax.Array, *, slope: float = SLOPE) -> jax.Array:
     """∂ critic / ∂ x of every row: (n, features)."""
-    _, delta = critic_factors(params, x)[0]
+    _, delta = critic_factors(params, x, slope=slope)[0]
     return delta @ params[0]["weight"].T
 
 
@@ -362,9 +369,9 @@ def lipschitz_bound(params: Critic, limit: float) -> float:
     return math.prod(limit * math.sqrt(math.prod(layer["weight"].shape)) for layer in params)
 
 
-def steepness_penalty(params: Critic, points: jax.Array) -> jax.Array:
+def steepness_penalty(params: Critic, points: jax.Array, *, slope: float = SLOPE) -> jax.Array:
     """The mean of max(0, ‖∇_x critic‖ - 1)²: nothing is asked of a critic that is not steep."""
-    norm = jnp.sqrt(jnp.sum(input_gradient(params, points) ** 2, axis=1) + 1e-12)
+    norm = jnp.sqrt(jnp.sum(input_gradient(params, points, slope=slope) ** 2, axis=1) + 1e-12)
     return jnp.mean(jnp.maximum(norm - 1.0, 0.0) ** 2)
 
 

@@ -58,6 +58,7 @@ class PradaRecipe:
         norms: ‖W_j^k‖, (columns, columns), in generation order.
         pairs: Which of them count as parents.
         ends: Of category columns; an empty entry for a column that is taken as it is.
+        slope: Of the generator's LeakyReLU.
     """
 
     layout: "Layout"
@@ -65,11 +66,12 @@ class PradaRecipe:
     norms: NDArray
     pairs: NDArray
     ends: Mapping[str, NDArray]
+    slope: float
 
     def sample(self, n: int, *, key: Key) -> Levels:
         from understudy.synthesizers.prada import networks
 
-        made = networks.sample({**self.params}, self.layout, key.jax(), n)
+        made = networks.sample({**self.params}, self.layout, key.jax(), n, slope=self.slope)
         return to_levels(made, self.layout, self.ends)
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
@@ -86,6 +88,7 @@ class PradaRecipe:
         return {
             "norms": self.norms,
             "pairs": self.pairs,
+            "slope": np.array(self.slope),
             **layout_arrays(self.layout, self.ends),
             **{f"params/{name}": value for name, value in self.params.items()},
         }
@@ -94,7 +97,8 @@ class PradaRecipe:
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "PradaRecipe":
         layout, ends = layout_from(arrays)
         params = {key.removeprefix("params/"): value for key, value in arrays.items() if key.startswith("params/")}
-        return cls(layout=layout, params=params, norms=arrays["norms"], pairs=arrays["pairs"], ends=ends)
+        facts = {name: arrays[name] for name in ("norms", "pairs")}
+        return cls(layout=layout, params=params, ends=ends, slope=float(arrays["slope"]), **facts)
 
 
 def layout_arrays(layout: "Layout", ends: Mapping[str, NDArray]) -> dict[str, NDArray]:

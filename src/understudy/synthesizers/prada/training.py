@@ -67,6 +67,8 @@ class Sequential:
     hidden: int = 10
     adam: bool = True
     proximal: bool = True
+    bounded: bool = True
+    slope: float = networks.SLOPE
 
     def initial(self, draw: np.random.Generator) -> Params:
         return networks.initial(self.layout, draw, hidden=self.hidden)
@@ -75,7 +77,7 @@ class Sequential:
         return networks.draw_noise(self.layout, key, n)
 
     def generate(self, params: Params, noise: Params) -> jax.Array:
-        return networks.generate(params, noise, self.layout)
+        return networks.generate(params, noise, self.layout, slope=self.slope)
 
     def start(self, params: Params) -> Any:
         others = {name: value for name, value in params.items() if name != "rows"}
@@ -100,7 +102,8 @@ class Sequential:
             rows = structure.proximal_step(rows, of_rows, self.layout, rate=rate, penalty=penalty)
         rows = structure.only(rows, settings["allowed"], self.layout)
         moved = {name: value - rate * steps[name] for name, value in others.items()}
-        return networks.bounded({**moved, "rows": rows}), (memory, moments)
+        moved = {**moved, "rows": rows}
+        return (networks.bounded(moved) if self.bounded else moved), (memory, moments)
 
 
 def adam() -> Any:
@@ -127,6 +130,7 @@ class Adversarial:
     critic_adam: bool = True
     penalised: bool = True
     decay: bool = True
+    slope: float = networks.SLOPE
 
     def start(self, draw: np.random.Generator, widths: Sequence[int], settings: dict[str, Any]) -> dict[str, Any]:
         """The state before the first step: random weights and empty memories, as plain arrays.
@@ -166,7 +170,7 @@ class Adversarial:
     def factors(self, state: dict[str, Any], rows: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
         """Of the critic at every row, with a one beside the inputs for the bias."""
         ones = jnp.ones((rows.shape[0], 1), rows.dtype)
-        found = networks.critic_factors(state["critic"], rows)
+        found = networks.critic_factors(state["critic"], rows, slope=self.slope)
         return [(jnp.concatenate([a, ones], axis=1), delta) for a, delta in found]
 
     def update(self, state: dict[str, Any], gradient: Sequence[jax.Array], prepared: Any) -> dict[str, Any]:
@@ -177,7 +181,7 @@ class Adversarial:
         down = [of_fakes / self.fakes - real / settings["batch"] for of_fakes, real in zip(made, gradient, strict=True)]
         descent: Any = tuple({"weight": layer[:-1], "bias": layer[-1]} for layer in down)
         if self.penalised:
-            steep = jax.grad(networks.steepness_penalty)(state["critic"], prepared["points"])
+            steep = jax.grad(networks.steepness_penalty)(state["critic"], prepared["points"], slope=self.slope)
             descent = jax.tree.map(lambda a, b: a + STEEPNESS * b, descent, steep)
         memory = state["critic_memory"]
         if self.critic_adam:
@@ -193,7 +197,8 @@ class Adversarial:
         noise = self.generator.draw(key, self.fakes)
 
         def loss(params: Params) -> jax.Array:
-            return -jnp.mean(networks.critic(state["critic"], self.generator.generate(params, noise)))
+            made = self.generator.generate(params, noise)
+            return -jnp.mean(networks.critic(state["critic"], made, slope=self.slope))
 
         gradient = jax.grad(loss)(state["generator"])
         settings = state["settings"]

@@ -1,0 +1,222 @@
+"""AIM: marginals chosen and counted one after another, each where the model so far is the most wrong.
+
+The start is a model of independent columns, from the encoder. Every round chooses a marginal with the exponential
+mechanism, by how wrong the model is about it, how much of the workload it bears on and how much noise counting it would
+bring; counts it; and fits the graphical model to everything counted so far. Rounds are cheap at first. Where one
+has taught the model less than its noise, the next ones get four times as much of the budget. The last takes what is left.
+
+The budget of all rounds is one pot: how it is divided follows from the rounds themselves, and the pot is charged in
+full (`accounting`).
+
+Sources: McKenna, Mullins, Sheldon, Miklau (2022), "AIM: an adaptive and iterative mechanism for differentially private
+synthetic data", arXiv:2201.12677.
+
+Departures:
+- Single columns are not bought first: the encoder has their distributions. They stay candidates.
+- Numbers are cut into cells of even mass, as many as the noise allows (`AIM.rows_per_noise`); the paper's tables come
+  cut.
+- The noise that is expected of a count is at most what the model already expects in the cell (`noise_expected`): the
+  estimator shrinks what is within the noise, so that many thin cells do no more harm than that.
+- A round takes at most `1 / least_rounds` of the pot, a round a column: the paper's fourfold steps may otherwise leave
+  two or three rounds for a table of ten columns.
+- Of very many candidates each round sees a random sample (`MOST_CANDIDATES`), so that wide tables end.
+"""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.budget import Item, Ledger, Part
+from understudy.encoding import Encoder, codes
+from understudy.marginals import Clique, Domain, Measured, choose, cut, from_encoder, measure
+from understudy.mechanisms import PrivateRows
+from understudy.pgm import Fitted, MarkovNet, estimate, megabytes, model_size
+from understudy.randomness import Key
+from understudy.schema import Schema
+
+AIMRecipe = MarkovNet
+Floats = NDArray[np.float64]
+
+MOST_CELLS = 32  # of a number column, however little noise there is: three of them have 32768 cells
+MOST_CANDIDATES = 300  # of one round: all pairs of 24 columns
+POT = "rounds"
+ANNEALING = 4.0  # half the noise, and a choice twice as sharp
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AIM:
+    """Adaptive iterative marginals.
+
+    Attributes:
+        degree: Columns in the widest marginals of the workload, which is all of them: 2 or 3.
+        encoding_share: Part of the budget for single columns.
+        selection_share: Part of a round for its choice; the rest is for its count. 0.1 is the paper's.
+        rounds_per_column: Rounds there would be without annealing, for each column; 16 is the paper's.
+        least_rounds: For each column, rounds that there are at least, whatever the annealing.
+        max_model_mb: Size of the graphical model at most, scaled by the part of the budget that is used. The paper's 80
+            takes minutes a fit, and cliques that large hold more cells than rows.
+        rows_per_noise: How many rows a cell of a pair should hold, in deviations of the noise that a round a column
+            would have: more makes fewer, surer cells.
+        shrinkage: How strongly the model stays at independent columns within the noise; as of `pgm.estimate`.
+        iterations: Steps of a round's estimation at most; the last one has three times as many.
+    """
+
+    degree: int = 2
+    encoding_share: float = 0.35
+    selection_share: float = 0.1
+    rounds_per_column: float = 16.0
+    least_rounds: float = 1.0
+    max_model_mb: float = 4.0
+    rows_per_noise: float = 2.0
+    shrinkage: float = 0.3
+    iterations: int = 60
+
+    name = "aim"
+
+    def __post_init__(self):
+        if self.degree not in (2, 3):
+            raise ValueError(f"AIM.degree: expected 2 or 3, got {self.degree}.")
+        for field in ("encoding_share", "selection_share"):
+            if not 0.01 <= getattr(self, field) <= 0.98:
+                raise ValueError(f"AIM.{field}: expected 0.01 to 0.98, got {getattr(self, field)}.")
+        for field in ("max_model_mb", "rows_per_noise", "shrinkage", "rounds_per_column", "least_rounds"):
+            if not 0 < getattr(self, field) < math.inf:
+                raise ValueError(f"AIM.{field}: expected a finite number > 0, got {getattr(self, field)}.")
+        if self.rounds_per_column < self.least_rounds:
+            fact = f"{self.rounds_per_column:g} < {self.least_rounds:g}"
+            raise ValueError(f"AIM: expected rounds_per_column >= least_rounds, got {fact}.")
+        if self.iterations < 1:
+            raise ValueError(f"AIM.iterations: expected a whole number >= 1, got {self.iterations}.")
+
+    def plan(self, schema: Schema) -> list[Item]:
+        if len(schema) == 1:
+            return []
+        return [Item(name=POT, mechanism="adaptive", share=1.0 - self.encoding_share)]
+
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MarkovNet:
+        columns = len(encoder.schema)
+        least = max(1.0, self.least_rounds * columns)
+        sigma = ledger.noise(self._count(1 / least), "discrete gaussian") if columns > 1 else 0.0
+        fine = self.cells_allowed(encoder.rows, sigma * rows.max_rows_per_unit)
+        cells = cut(encoder, most=round(min(fine, MOST_CELLS)), least=0.25 / fine)
+        in_a_row = {name: len(c.ends) - 1 for name, c in cells.items() if encoder.maps[name].labels is None}
+        domain = Domain.of(cells)
+
+        def fitted(iterations: int, start: Fitted | None, tolerance: float) -> Fitted:
+            return estimate(
+                domain,
+                measured,
+                rows=encoder.rows,
+                iterations=iterations,
+                start=start,
+                shrinkage=self.shrinkage,
+                ordered=in_a_row,
+                tolerance=tolerance,
+            )
+
+        measured = from_encoder(encoder, cells, ledger=ledger)
+        model = fitted(self.iterations, None, 1e-8)
+        if columns == 1:
+            return model.to_bayesnet(cells)
+        coded = codes(rows, encoder, cells, key=key.child("codes"))
+        candidates = Candidates.of(domain, self.degree)
+        share, left, number = 1 / (self.rounds_per_column * columns), 1.0, 0
+        while left > 0:
+            share = min(share, 1 / least)
+            share = share if left > 2 * share else left  # the last round takes what is left
+            draw = key.child(f"round {number}")
+            allowed = candidates.allowed(
+                measured, self.max_model_mb * min(1.0, 1 - left + share), draw.child("sample").numpy()
+            )
+            sigma = ledger.noise(self._count(share), "discrete gaussian") * rows.max_rows_per_unit
+            guesses = [model.marginal(clique) for clique in allowed]
+            chosen = choose(
+                coded,
+                allowed,
+                guesses,
+                [noise_expected(guess, sigma) for guess in guesses],
+                domain,
+                [candidates.weights[clique] for clique in allowed],
+                item=Part(POT, self.selection_share * share),
+                what="which marginal the model has most wrong",
+                ledger=ledger,
+                key=draw.child("choice"),
+            )
+            clique = allowed[chosen]
+            what = "count " + " with ".join(f"'{name}'" for name in clique)
+            item = self._count(share)
+            measured.append(measure(coded, clique, domain, item=item, what=what, ledger=ledger, key=draw.child("count")))
+            left = left - share if left > share else 0.0
+            model = fitted(self.iterations if left else 3 * self.iterations, model, 1e-8 if left else 1e-10)
+            moved = np.abs(model.marginal(clique) - guesses[chosen]).sum()
+            if moved <= noise_expected(guesses[chosen], sigma):
+                share *= ANNEALING
+            number += 1
+        return model.to_bayesnet(cells)
+
+    def _count(self, share: float) -> Part:
+        """What a round of this share has for its count."""
+        return Part(POT, (1 - self.selection_share) * share)
+
+    def cells_allowed(self, rows: float, noise: float) -> float:
+        """Cells k of a number column so that a pair's k² cells of even mass hold `rows_per_noise` · noise rows each."""
+        return max(2.0, math.sqrt(rows / max(self.rows_per_noise * noise, 1e-9)))
+
+
+def noise_expected(estimate: Floats, sigma: float) -> float:
+    """The L1 error that a count with this noise leaves: Σ min(√(2/π) σ, e), e the count that is expected in a cell."""
+    return float(np.minimum(math.sqrt(2 / math.pi) * sigma, np.maximum(estimate, 0.0)).sum())
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """What may be counted: every marginal of the workload, and what lies below it.
+
+    Attributes:
+        domain: The columns.
+        weights: Of each clique r, Σ |r ∩ s| over the workload's s, over the largest: how much of it r bears on.
+    """
+
+    domain: Domain
+    weights: dict[Clique, float]
+
+    @classmethod
+    def of(cls, domain: Domain, degree: int) -> "Candidates":
+        """Cliques of up to `degree` columns. Each column is in equally many of the workload, so |r| is the weight."""
+        widest = min(degree, len(domain.names))
+        cliques = [clique for width in range(1, widest + 1) for clique in itertools.combinations(domain.names, width)]
+        return cls(domain, {clique: len(clique) / widest for clique in cliques})
+
+    def allowed(self, measured: list[Measured], max_mb: float, draw: np.random.Generator) -> list[Clique]:
+        """Those with which the model stays within `max_mb`; of very many, of a random sample of them.
+
+        Single columns are always allowed: the model holds them.
+        """
+        cliques = list(self.weights)
+        if len(cliques) > MOST_CANDIDATES:
+            cliques = [cliques[i] for i in np.sort(draw.choice(len(cliques), MOST_CANDIDATES, replace=False))]
+        held = {self.domain.ordered(each.clique) for each in measured}
+        part = _parts(self.domain, held)
+        now = model_size(self.domain, held)
+        found = []
+        for clique in cliques:
+            apart = len({part[name] for name in clique}) == len(clique)
+            size = now + self.domain.size(clique) if apart else 0  # at most, where it joins parts that lie apart
+            if len(clique) == 1 or clique in held or (apart and megabytes(size) <= max_mb):
+                found.append(clique)
+            elif not apart and megabytes(model_size(self.domain, [*held, clique])) <= max_mb:
+                found.append(clique)
+        return found or [(self.domain.names[0],)]
+
+
+def _parts(domain: Domain, cliques: set[Clique]) -> dict[str, int]:
+    """For every column, which connected part of the cliques' graph it is in."""
+    part = {name: i for i, name in enumerate(domain.names)}
+    for clique in cliques:
+        joined = {part[name] for name in clique}
+        if len(joined) > 1:
+            part = {name: min(joined) if each in joined else each for name, each in part.items()}
+    return part
