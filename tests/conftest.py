@@ -16,6 +16,7 @@ from understudy.synthesizers import METHODS
 # Methods that train take few steps here: what is tested is what they promise, not how good they are.
 QUICK = {
     "gem": {"steps": 4, "last_steps": 40, "components": 64, "width": 16},
+    "prada": {"steps": 50, "batch_size": 50, "hidden": 4, "components": 2},
     "prada-gan": {"critic_steps": 40, "batch_size": 50},
     "dpgan": {"critic_steps": 40, "batch_size": 50, "widths": (16,)},
     "dp-merf": {"features": 200, "steps": 40, "fakes": 100, "widths": (16,)},

@@ -21,6 +21,7 @@ from understudy.mechanisms import (
     lock,
     noisy_counts,
     noisy_row_count,
+    noisy_scores,
     noisy_second_moments,
     noisy_sum,
     popular_categories,
@@ -69,6 +70,10 @@ def choose(rows, **paid):
     return private_choice(rows, ["c"], lambda c: np.zeros(3), sensitivity=1.0, what="choice", item="it", **paid)
 
 
+def release_scores(rows, scores=lambda c: np.zeros(3), count=3, sensitivity=1.0, **paid):
+    return noisy_scores(rows, ["c"], scores, count=count, sensitivity=sensitivity, what="scores", item="it", **paid)
+
+
 def name_categories(rows, **paid):
     return popular_categories(rows, "c", what="categories", item="it", **paid)
 
@@ -79,6 +84,7 @@ HATCHES = {
     "second moments": (sum_products, "discrete gaussian"),
     "sum": (sum_features, "discrete gaussian"),
     "choice": (choose, "exponential"),
+    "scores": (release_scores, "discrete gaussian"),
     "categories": (name_categories, "gaussian threshold"),
 }
 every_hatch = pytest.mark.parametrize(("hatch", "mechanism"), HATCHES.values(), ids=HATCHES)
@@ -291,6 +297,64 @@ def test_second_moments_are_those_of_the_clipped_rows():
     x = np.stack([a, b], axis=1)
     x *= np.minimum(1, 1.5 / np.linalg.norm(x, axis=1, keepdims=True))
     np.testing.assert_allclose(moments, x.T @ x, atol=70_000 * 3 / FIXED_POINT)
+
+
+# Scores.
+
+
+@tried_hard
+@given(
+    arrays(np.float64, 5, elements=st.floats(-1e6, 1e6)),
+    arrays(np.float64, 5, elements=st.floats(-1, 1)),
+    st.sampled_from([1e-3, 0.5, 1.0, 300.0]),
+    st.integers(1, 4),
+)
+def test_scores_that_move_by_their_sensitivity_move_by_no_more_after_rounding(start, direction, sensitivity, m):
+    direction = direction / max(np.linalg.norm(direction), 1e-9)
+
+    def released(scores):
+        options = {"count": 5, "sensitivity": sensitivity, "ledger": till(noise=1e-3), "key": Key.new(0)}
+        return release_scores(box(m, c=np.zeros(1)), lambda c: scores, **options)
+
+    # The same noise twice, so that the difference is that of the whole numbers.
+    moved = start + m * sensitivity * direction
+    allowed = np.linalg.norm(moved - start) if np.linalg.norm(moved - start) > m * sensitivity else m * sensitivity
+    steps = (released(moved) - released(start)) * FINE_POINT / sensitivity
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-2 * max(1.0, 1 / sensitivity))
+    assert np.linalg.norm(np.rint(steps)) <= allowed * FINE_POINT / sensitivity * (1 + 1e-12)
+
+
+def test_without_the_hair_that_is_taken_off_rounding_would_move_scores_by_more():
+    # Just below and just above a half: rounding moves 10^4 scores by a step each, where they moved by less.
+    step, count = 1.0 / FINE_POINT, 10_000
+    below, above = (np.full(count, 0.5 * step * side) for side in (0.999, 1.001))
+    above[0] += 1.0 - 1e-6
+
+    def released(scores):
+        options = {"count": count, "ledger": till(noise=1e-3), "key": Key.new(0)}
+        return release_scores(box(c=np.zeros(1)), lambda c: scores, **options)
+
+    assert np.linalg.norm(above - below) < 1.0
+    assert np.linalg.norm(released(above) - released(below)) <= 1.0
+
+
+@both_keys
+@pytest.mark.parametrize(("m", "sensitivity"), [(1, 1.0), (3, 40.0)])
+def test_every_score_gets_the_noise_that_was_paid_for(key, m, sensitivity):
+    options = {"count": 3000, "sensitivity": sensitivity, "ledger": till(noise=2.5), "key": key}
+    drawn = release_scores(box(m, c=np.zeros(2)), lambda c: np.full(3000, 7.0), **options)
+    assert_is_noise(drawn - 7.0, 2.5 * m * sensitivity)
+
+
+def test_scores_that_are_no_numbers_neither_raise_nor_warn():
+    wild = np.array([np.nan, np.inf, -np.inf, 1e308, 1.0])
+    drawn = release_scores(box(c=np.zeros(2)), lambda c: wild, count=5, ledger=till(), key=Key.new(0))
+    assert np.isfinite(drawn).all() and abs(drawn[0]) < 0.1 and abs(drawn[4] - 1.0) < 0.1
+
+
+def test_another_number_of_scores_than_was_said_is_refused():
+    with pytest.raises(ValueError, match="expected 4 scores"):
+        release_scores(box(c=np.zeros(2)), count=4, ledger=till(), key=Key.new(0))
 
 
 # Sums of features.

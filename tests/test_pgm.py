@@ -259,3 +259,29 @@ def test_with_hardly_any_shrinkage_it_is_private_pgm(cliques):
     theirs = mbi.estimation.MirrorDescent().estimate(domain, measurements, known_total=1000.0, iters=3000)
     for clique in cliques:
         assert np.abs(ours.marginal(clique) - np.asarray(theirs.project(clique).values)).max() < 2.0
+
+
+# Marginals counted in blocks.
+
+
+def test_a_marginal_in_blocks_is_fitted_and_the_rest_stays_as_independent_as_it_can():
+    draw = np.random.default_rng(0)
+    domain = Domain({"a": 4, "b": 6, "c": 3})
+    singles = {name: draw.dirichlet(np.full(size, 5.0)) for name, size in domain.sizes.items()}
+    starts = (np.array([0, 2]), np.array([0, 1, 4]), np.array([0, 1, 2]))
+    shares = np.einsum("i,j,k->ijk", *singles.values())
+    tilt = np.repeat(np.repeat(draw.uniform(0.5, 2.0, (2, 3, 3)), [2, 2], 0), [1, 3, 2], 1)
+    true = shares * tilt  # q times potentials of blocks: a member of the model's family
+    true /= true.sum()
+    blocks = np.add.reduceat(np.add.reduceat(true, starts[0], axis=0), starts[1], axis=1)
+    others = {"a": (1, 2), "b": (0, 2), "c": (0, 1)}
+    own = [Measured((name,), 1e4 * true.sum(axis=axes), 0.5) for name, axes in others.items()]
+    coarse = Measured(("a", "b", "c"), 1e4 * blocks, 0.5, starts)
+    fitted = estimate(domain, [*own, coarse], rows=1e4, shrinkage=1e-6, iterations=2000)
+    found = fitted.marginal(("a", "b", "c")) / 1e4
+    np.testing.assert_allclose(
+        np.add.reduceat(np.add.reduceat(found, starts[0], axis=0), starts[1], axis=1), blocks, atol=2e-4
+    )
+    np.testing.assert_allclose(found.sum(axis=(1, 2)), true.sum(axis=(1, 2)), atol=2e-4)
+    inside = found / np.einsum("i,j,k->ijk", found.sum((1, 2)), found.sum((0, 2)), found.sum((0, 1)))
+    assert np.ptp(np.log(inside[:2, 1:4, 0])) < 0.2 * np.ptp(np.log(inside))

@@ -18,26 +18,38 @@ if TYPE_CHECKING:
     from understudy.pipeline import Plan, fit, fit_many, order_from, plan
     from understudy.schema import Column, Schema, SchemaError
     from understudy.synthesizers import METHODS
+    from understudy.synthesizers.aim import AIM
     from understudy.synthesizers.copula import Copula
+    from understudy.synthesizers.gem.method import GEM
     from understudy.synthesizers.independent import Independent
+    from understudy.synthesizers.merf.method import MERF
+    from understudy.synthesizers.mst import MST
     from understudy.synthesizers.prada.adversarial import PradaGAN
     from understudy.synthesizers.prada.dpgan import DPGAN
+    from understudy.synthesizers.privbayes import PrivBayes
+    from understudy.synthesizers.privmrf import PrivMRF
     from understudy.table import TableError
 
 _ROOMS = {
+    "AIM": "synthesizers.aim",
     "Budget": "budget",
     "BudgetExceeded": "budget",
     "Column": "schema",
     "Copula": "synthesizers.copula",
     "DPGAN": "synthesizers.prada.dpgan",
+    "GEM": "synthesizers.gem.method",
     "Independent": "synthesizers.independent",
     "LedgerError": "ledger_file",
     "LedgerFile": "ledger_file",
+    "MERF": "synthesizers.merf.method",
     "METHODS": "synthesizers",
+    "MST": "synthesizers.mst",
     "Model": "model",
     "ModelError": "model",
     "Plan": "pipeline",
     "PradaGAN": "synthesizers.prada.adversarial",
+    "PrivBayes": "synthesizers.privbayes",
+    "PrivMRF": "synthesizers.privmrf",
     "Receipt": "budget",
     "Schema": "schema",
     "SchemaError": "schema",
@@ -51,8 +63,12 @@ _ROOMS = {
 }
 
 __all__ = [
+    "AIM",
     "DPGAN",
+    "GEM",
+    "MERF",
     "METHODS",
+    "MST",
     "Budget",
     "BudgetExceeded",
     "Column",
@@ -64,6 +80,8 @@ __all__ = [
     "ModelError",
     "Plan",
     "PradaGAN",
+    "PrivBayes",
+    "PrivMRF",
     "Receipt",
     "Schema",
     "SchemaError",

@@ -47,7 +47,9 @@ from understudy.randomness import Key
 
 Array = jax.Array
 Factors = Sequence[tuple[Array, Array]]
-"""For each dense layer its inputs (rows, in) and the derivatives by its outputs (rows, out)."""
+"""For each dense layer its inputs (rows, in) and the derivatives by its outputs (rows, out).
+
+Many layers side by side are one pair with further axes between, the same for both: (rows, ..., in), (rows, ..., out)."""
 
 MARGIN = 1e-5  # of the clipping norm, for rounding in float32; and for each unit of a batch
 MARGIN_PER_UNIT = 2.0**-22  # as much more: a sum of m terms of norm C has errors of about m C 2^-24
@@ -79,7 +81,7 @@ class Loop(Protocol):
         ...
 
     def update(self, state: Any, gradient: Sequence[Array], prepared: Any) -> Any:
-        """The state after a step, given the noisy sum of gradients of each layer, (in, out)."""
+        """The state after a step, given the noisy sum of gradients of each layer, (in, out) or (..., in, out)."""
         ...
 
     def finish(self, state: Any, key: Array) -> Any:
@@ -386,7 +388,8 @@ def _factors(loop: Loop, state: Any, rows: Array) -> Factors:
 def _noise_size(loop: Loop, state: Any, width: int) -> int:
     """How many numbers a sum of gradients has."""
     row = jax.ShapeDtypeStruct((1, width), jnp.float32)
-    return sum(a.shape[1] * delta.shape[1] for a, delta in jax.eval_shape(loop.factors, state, row))
+    pairs = jax.eval_shape(loop.factors, state, row)
+    return sum(math.prod(a.shape[1:]) * delta.shape[-1] for a, delta in pairs)
 
 
 def poisson_batch(key: Array, rate: Array, units: Array | int, most: int) -> tuple[Array, Array]:
@@ -405,13 +408,14 @@ def poisson_batch(key: Array, rate: Array, units: Array | int, most: int) -> tup
 def clipped_sums(factors: Factors, inside: Array, clip_norm: Array) -> list[Array]:
     """Σ_u c_u Σ_r a_r ⊗ δ_r for every layer, with c_u = min(1, C / Σ_r |g_r|) and |g_r|² = Σ_l |a_rl|² |δ_rl|².
 
-    A row whose gradient is not finite counts as zero: an error would be a release.
+    A row whose gradient is not finite counts as zero: an error would be a release. For layers side by side, a ⊗ δ is
+    one outer product for each, and |a|² |δ|² the sum over them of theirs.
 
     Args:
         inside: (units, rows of a unit): which places hold a row.
     """
     factors = [(_counted(a), _counted(delta)) for a, delta in factors]
-    squares = sum(jnp.sum(a**2, axis=1) * jnp.sum(delta**2, axis=1) for a, delta in factors)
+    squares = sum(_squares(a, delta) for a, delta in factors)
     finite = jnp.isfinite(squares) & inside.ravel()
     norms = jnp.sqrt(jnp.where(finite, squares, 0.0)).reshape(inside.shape)
     of_unit = jnp.sum(norms, axis=1, keepdims=True)
@@ -419,9 +423,29 @@ def clipped_sums(factors: Factors, inside: Array, clip_norm: Array) -> list[Arra
     weights = (jnp.broadcast_to(scale, inside.shape).ravel() * finite)[:, None].astype(jnp.float32)
     sums = []
     for a, delta in factors:
-        a, delta = (jnp.where(finite[:, None], factor, 0.0) for factor in (a, delta))
-        sums.append(jnp.matmul((a * weights).T, delta, precision=jax.lax.Precision.HIGHEST))
+        a, delta = (jnp.where(_along(finite, factor), factor, 0.0) for factor in (a, delta))
+        sums.append(_outer_sum(a * _along(weights[:, 0], a), delta))
     return sums
+
+
+def _squares(a: Array, delta: Array) -> Array:
+    """|a|² |δ|² of every row, summed over layers that are side by side."""
+    if a.shape[:-1] != delta.shape[:-1]:
+        raise ValueError(f"factors: expected equal axes before the last, got {a.shape} and {delta.shape}.")
+    products = jnp.sum(a**2, axis=-1) * jnp.sum(delta**2, axis=-1)
+    return jnp.sum(products, axis=tuple(range(1, products.ndim)))
+
+
+def _along(of_rows: Array, factor: Array) -> Array:
+    """A number for each row, with as many axes as the factor has."""
+    return of_rows.reshape(-1, *(1,) * (factor.ndim - 1))
+
+
+def _outer_sum(a: Array, delta: Array) -> Array:
+    """Σ_r a_r ⊗ δ_r, (..., in, out)."""
+    if a.ndim == 2:
+        return jnp.matmul(a.T, delta, precision=jax.lax.Precision.HIGHEST)
+    return jnp.einsum("r...i,r...o->...io", a, delta, precision=jax.lax.Precision.HIGHEST)
 
 
 def _counted(factor: Array) -> Array:

@@ -11,6 +11,7 @@ McKenna et al. (2022), arXiv:2201.12677, for the weighted and penalised score of
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from understudy.randomness import Key
 Floats = NDArray[np.float64]
 Clique = tuple[str, ...]
 
+FARTHEST = 4.0  # deviations from the mean that make a cell matter more
 MOST_CATEGORIES = 512  # cells of a category column; rarer ones than this allows share a cell
 
 
@@ -101,11 +103,14 @@ class Measured:
         clique: Its columns.
         counts: Noisy counts, one axis for each column.
         sigma: The deviation of the noise of one cell.
+        starts: Where it was counted in blocks of neighbouring cells: for each column, the cell that every block begins
+            with. Empty where it was counted cell by cell.
     """
 
     clique: Clique
     counts: Floats
     sigma: float
+    starts: tuple[NDArray[np.int64], ...] = ()
 
 
 def measure(
@@ -162,13 +167,40 @@ def product(singles: Sequence[Measured], rows: float) -> Floats:
     return found
 
 
-def by_chance(estimate: Floats) -> float:
+def by_chance(estimate: Floats, accent: Floats | float = 1.0) -> float:
     """The L1 distance that rows have from an estimate that is right: Σ E|Poisson(e) - e|, about √(2e/π) and never > 2e.
 
-    Public, and so fit to be a penalty: without it, whatever has more cells looks more wrong.
+    Public, and so fit to be a penalty: without it, whatever has more cells looks more wrong. With an `accent`, terms
+    are weighted by it, as in `choose`.
     """
     expected = np.maximum(estimate, 0.0)
-    return float(np.minimum(np.sqrt(expected * 2 / np.pi), 2 * expected).sum())
+    return float((accent * np.minimum(np.sqrt(expected * 2 / np.pi), 2 * expected)).sum())
+
+
+def accents(encoder: Encoder, cells: Mapping[str, Cells], cliques: Sequence[Clique]) -> list[Floats]:
+    """How much it matters that a cell's count is right, for all cells of every clique: (1 + Π |z|) / 2.
+
+    z is how many deviations a cell's values lie from the column's mean, no more than `FARTHEST`, as the encoder has
+    them. Counts treat all rows alike, but an error in squares does not: a few rows far out in two columns can hold most of what
+    the one says of the other. Where values are no numbers |z| is 1, as it is on average. Public.
+    """
+    alone = {name: _deviations(encoder.maps[name], cells[name]) for name in cells}
+    return [(1.0 + functools.reduce(np.multiply.outer, [alone[name] for name in clique])) / 2 for clique in cliques]
+
+
+def _deviations(column_map: encoding.ColumnMap, cut: Cells) -> Floats:
+    """The root mean square of z in every cell; 1 for categories and missing values."""
+    if column_map.labels is not None:
+        return np.ones(cut.size)
+    places = (np.arange(32) + 0.5) / 32
+    levels = cut.ends[:-1, None] + np.diff(cut.ends)[:, None] * places  # (cells, 32)
+    values = column_map.distribution.quantile(np.clip(levels, 0.002, 0.998))
+    masses = np.diff(cut.ends)
+    centred = values - masses @ values.mean(axis=1)
+    centred = centred / max(float(np.abs(centred).max()), 1e-300)
+    squares = (centred**2).mean(axis=1)
+    z = np.minimum(np.sqrt(squares / max(float(masses @ squares), 1e-30)), FARTHEST)
+    return np.append(z, 1.0) if cut.nullable else z
 
 
 # Choosing -----------------------------------------------------------------------------------------------------------
@@ -186,6 +218,7 @@ def choose(
     what: str,
     ledger: Ledger,
     key: Key,
+    accents: Sequence[Floats] | None = None,
 ) -> int:
     """The number of the candidate whose estimate is (nearly) the most wrong, by the exponential mechanism.
 
@@ -217,10 +250,13 @@ def choose(
         if estimate.shape != shape:
             raise ValueError(f"choose: expected an estimate of shape {shape}, got {estimate.shape}.")
 
+    accented = [np.ones(shape) for shape in shapes] if accents is None else accents
+    largest = max(w * float(accent.max()) for w, accent in zip(weights, accented, strict=True))
+
     def scores(*columns: NDArray[np.int64]) -> Floats:
         exact_distances = [
-            np.abs(exact_marginal([columns[place[name]] for name in clique], shape) - estimate).sum()
-            for clique, shape, estimate in zip(candidates, shapes, estimates, strict=True)
+            (accent * np.abs(exact_marginal([columns[place[name]] for name in clique], shape) - estimate)).sum()
+            for clique, shape, estimate, accent in zip(candidates, shapes, estimates, accented, strict=True)
         ]
         return weights * (np.array(exact_distances) - penalties)
 
@@ -228,7 +264,7 @@ def choose(
         rows,
         domain.names,
         scores,
-        sensitivity=max(float(weights.max()), 1e-300),
+        sensitivity=max(largest, 1e-300),
         what=what,
         item=item,
         ledger=ledger,

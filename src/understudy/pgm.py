@@ -312,7 +312,8 @@ def estimate(
     """The graphical model that fits the measured marginals.
 
     Args:
-        measured: Noisy marginals; several of one clique are pooled. Columns in none of them come out even.
+        measured: Noisy marginals; several of one clique are pooled. Columns in none of them come out even. One that was
+            counted in blocks (`Measured.starts`) has its columns in the domain's order, and is not pooled.
         rows: How many rows there are.
         iterations: Steps of L-BFGS at most.
         start: A model to start from, with some of the same cliques.
@@ -321,8 +322,9 @@ def estimate(
         tolerance: A step that gains less than this part of the dual is the last.
     """
     rows = max(float(rows), 1.0)
-    pooled = _consistent(domain, _pool(domain, measured), rows)
-    nodes = junction_tree(domain, pooled)
+    pooled = _consistent(domain, _pool(domain, [each for each in measured if not each.starts]), rows)
+    coarse = [each for each in measured if each.starts]
+    nodes = junction_tree(domain, [*pooled, *(each.clique for each in coarse)])
     passes = Passes(domain, nodes)
     base = _base(domain, pooled, nodes)
     terms = [
@@ -330,6 +332,7 @@ def estimate(
         for clique, (counts, sigma) in pooled.items()
         for size in _block_sizes(clique, ordered or {})
     ]
+    terms += [_Term.in_blocks(each, pooled, rows, domain, nodes) for each in coarse]
     ends = np.cumsum([0, *(term.target.size for term in terms)])
     ridges = [max(shrinkage, 1e-6) * term.sigma / rows for term in terms]
     # The dual's curvature along one potential is about p + ridge: in units of its root all are alike.
@@ -338,20 +341,24 @@ def estimate(
         for term, ridge in zip(terms, ridges, strict=True)
     ]
     parts = list(zip(terms, scales, ridges, itertools.starmap(slice, itertools.pairwise(ends)), strict=True))
+    groups = [list(group) for _, group in itertools.groupby(parts, key=lambda part: part[0].clique)]
 
     def potentials(x: Floats) -> list[Floats]:
         total = [part.copy() for part in base]
-        for term, scale, _, at in parts:
-            total[term.home] += term.spread(x[at] / scale)
+        for group in groups:  # everything of one clique at once: homes may be large
+            cells = sum(term.spread(x[at] / scale) for term, scale, _, at in group)
+            total[group[0][0].home] += np.reshape(cells, group[0][0].beside)
         return total
 
     def dual(x: Floats) -> tuple[float, Floats]:
         marginals, _, value = passes.run(potentials(x))
         gradient = np.empty_like(x)
-        for term, scale, ridge, at in parts:
-            potential = x[at] / scale
-            value += float(ridge / 2 * potential @ potential - potential @ term.target)
-            gradient[at] = (term.project(marginals[term.home]) - term.target + ridge * potential) / scale
+        for group in groups:
+            cells = marginals[group[0][0].home].sum(axis=group[0][0].others)
+            for term, scale, ridge, at in group:
+                potential = x[at] / scale
+                value += float(ridge / 2 * potential @ potential - potential @ term.target)
+                gradient[at] = (term.project(cells) - term.target + ridge * potential) / scale
         return value, gradient
 
     known = (
@@ -368,9 +375,7 @@ def estimate(
     return Fitted(domain, rows, nodes, marginals, conditionals, found)
 
 
-def _minimise(
-    dual: Callable[[Floats], tuple[float, Floats]], x: Floats, iterations: int, tolerance: float
-) -> Floats:
+def _minimise(dual: Callable[[Floats], tuple[float, Floats]], x: Floats, iterations: int, tolerance: float) -> Floats:
     """L-BFGS with a backtracking line search (Nocedal and Wright, 2006, algorithm 7.4), in vector operations alone.
 
     SciPy's solves small dense systems at every step, for which a linear algebra library may wake all its threads.
@@ -449,6 +454,7 @@ class _Term:
         home: The node that holds the clique.
         others: The axes of the home that are not the clique's.
         beside: The shape in which the clique's array stands beside the home's.
+        block: Cells along a block; below 0, blocks are as they were counted.
         blocks: The cell that each block begins with, and how many cells it has, along every axis of the clique.
     """
 
@@ -484,21 +490,45 @@ class _Term:
         beside = _spread(domain, clique, nodes[home].clique)
         return cls(clique, block, shares, sigma, home, others, beside, blocks)
 
-    def project(self, marginal: Floats) -> Floats:
-        """The shares of the blocks in the home's marginal, flat."""
-        shares = marginal.sum(axis=self.others)
-        if self.block > 1:
+    @classmethod
+    def in_blocks(
+        cls,
+        measured: Measured,
+        pooled: Mapping[Clique, tuple[Floats, float]],
+        rows: float,
+        domain: Domain,
+        nodes: Sequence[Node],
+    ) -> "_Term":
+        """A marginal that was counted in blocks, made to agree with the single columns."""
+        clique, counts = measured.clique, measured.counts
+        counts = counts + (rows - counts.sum()) / counts.size
+        for axis, (name, starts) in enumerate(zip(clique, measured.starts, strict=True)):
+            if (name,) in pooled:
+                single = np.add.reduceat(pooled[(name,)][0], starts)
+                gap = (single - _margin(counts, axis)) * (len(single) / counts.size)
+                counts = counts + gap.reshape([-1 if i == axis else 1 for i in range(counts.ndim)])
+        holders = [i for i, node in enumerate(nodes) if set(clique) <= set(node.clique)]
+        home = min(holders, key=lambda i: domain.size(nodes[i].clique))
+        lengths = [np.diff(np.append(s, domain.sizes[name])) for name, s in zip(clique, measured.starts, strict=True)]
+        others = _axes(nodes[home].clique, set(nodes[home].clique) - set(clique))
+        beside = _spread(domain, clique, nodes[home].clique)
+        blocks = tuple(zip(measured.starts, lengths, strict=True))
+        sigma = max(measured.sigma, SMALLEST_SIGMA)
+        return cls(clique, -counts.size, counts.ravel() / rows, sigma, home, others, beside, blocks)
+
+    def project(self, cells: Floats) -> Floats:
+        """The shares of the blocks in the clique's marginal, flat."""
+        if self.block != 1:
             for axis, (starts, _) in enumerate(self.blocks):
-                shares = np.add.reduceat(shares, starts, axis=axis)
-        return shares.ravel()
+                cells = np.add.reduceat(cells, starts, axis=axis)
+        return cells.ravel()
 
     def spread(self, potential: Floats) -> Floats:
-        """Flat potentials of blocks, to stand beside the home's: the transpose of `project`."""
-        if self.block > 1:
-            potential = potential.reshape([len(starts) for starts, _ in self.blocks])
-            for axis, (_, lengths) in enumerate(self.blocks):
-                potential = np.repeat(potential, lengths, axis=axis)
-        return potential.reshape(self.beside)
+        """Flat potentials of blocks, in every cell of the clique: the transpose of `project`."""
+        potential = potential.reshape([len(starts) for starts, _ in self.blocks])
+        for axis, (_, lengths) in enumerate(self.blocks if self.block != 1 else ()):
+            potential = np.repeat(potential, lengths, axis=axis)
+        return potential
 
 
 def _block_sizes(clique: Clique, ordered: Mapping[str, int]) -> list[int]:

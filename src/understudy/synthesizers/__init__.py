@@ -23,8 +23,10 @@ from understudy.synthesizers.merf.recipe import MERFRecipe
 from understudy.synthesizers.mst import MST, MSTRecipe
 from understudy.synthesizers.prada.adversarial import PradaGAN
 from understudy.synthesizers.prada.dpgan import DPGAN, DPGANRecipe
-from understudy.synthesizers.prada.recipe import PradaRecipe
+from understudy.synthesizers.prada.likelihood import Prada
+from understudy.synthesizers.prada.recipe import DensityRecipe, PradaRecipe
 from understudy.synthesizers.privbayes import PrivBayes, PrivBayesRecipe
+from understudy.synthesizers.privmrf import PrivMRF, PrivMRFRecipe
 
 METHODS = {
     "aim": AIM,
@@ -32,10 +34,12 @@ METHODS = {
     "copula": Copula,
     "independent": Independent,
     "mst": MST,
+    "prada": Prada,
     "prada-gan": PradaGAN,
     "dpgan": DPGAN,
     "dp-merf": MERF,
     "privbayes": PrivBayes,
+    "privmrf": PrivMRF,
 }
 RECIPES = {
     "aim": AIMRecipe,
@@ -43,9 +47,11 @@ RECIPES = {
     "copula": CopulaRecipe,
     "independent": IndependentRecipe,
     "mst": MSTRecipe,
+    "prada": DensityRecipe,
     "prada-gan": PradaRecipe,
     "dpgan": DPGANRecipe,
     "dp-merf": MERFRecipe,
     "privbayes": PrivBayesRecipe,
+    "privmrf": PrivMRFRecipe,
 }
 DEFAULT = "copula"

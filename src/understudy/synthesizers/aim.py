@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from understudy.budget import Item, Ledger, Part
 from understudy.encoding import Encoder, codes
-from understudy.marginals import Clique, Domain, Measured, choose, cut, from_encoder, measure
+from understudy.marginals import Clique, Domain, Measured, by_chance, choose, cut, from_encoder, measure
 from understudy.mechanisms import PrivateRows
 from understudy.pgm import Fitted, MarkovNet, estimate, megabytes, model_size
 from understudy.randomness import Key
@@ -43,6 +43,7 @@ Floats = NDArray[np.float64]
 MOST_CELLS = 32  # of a number column, however little noise there is: three of them have 32768 cells
 MOST_CANDIDATES = 300  # of one round: all pairs of 24 columns
 POT = "rounds"
+NOISE_LEFT = 0.25  # of the noise of a count, after shrinkage
 ANNEALING = 4.0  # half the noise, and a choice twice as sharp
 
 
@@ -61,7 +62,8 @@ class AIM:
         rows_per_noise: How many rows a cell of a pair should hold, in deviations of the noise that a round a column
             would have: more makes fewer, surer cells.
         shrinkage: How strongly the model stays at independent columns within the noise; as of `pgm.estimate`.
-        iterations: Steps of a round's estimation at most; the last one has three times as many.
+        iterations: Steps of a round's estimation at most; it starts where the round before ended.
+        last_iterations: Steps of the last estimation at most.
     """
 
     degree: int = 2
@@ -73,6 +75,7 @@ class AIM:
     rows_per_noise: float = 2.0
     shrinkage: float = 0.3
     iterations: int = 60
+    last_iterations: int = 200
 
     name = "aim"
 
@@ -88,8 +91,9 @@ class AIM:
         if self.rounds_per_column < self.least_rounds:
             fact = f"{self.rounds_per_column:g} < {self.least_rounds:g}"
             raise ValueError(f"AIM: expected rounds_per_column >= least_rounds, got {fact}.")
-        if self.iterations < 1:
-            raise ValueError(f"AIM.iterations: expected a whole number >= 1, got {self.iterations}.")
+        for field in ("iterations", "last_iterations"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"AIM.{field}: expected a whole number >= 1, got {getattr(self, field)}.")
 
     def plan(self, schema: Schema) -> list[Item]:
         if len(schema) == 1:
@@ -137,7 +141,7 @@ class AIM:
                 coded,
                 allowed,
                 guesses,
-                [noise_expected(guess, sigma) for guess in guesses],
+                [by_chance(guess) + NOISE_LEFT * noise_expected(guess, sigma) for guess in guesses],
                 domain,
                 [candidates.weights[clique] for clique in allowed],
                 item=Part(POT, self.selection_share * share),
@@ -150,7 +154,7 @@ class AIM:
             item = self._count(share)
             measured.append(measure(coded, clique, domain, item=item, what=what, ledger=ledger, key=draw.child("count")))
             left = left - share if left > share else 0.0
-            model = fitted(self.iterations if left else 3 * self.iterations, model, 1e-8 if left else 1e-10)
+            model = fitted(self.iterations if left else self.last_iterations, model, 1e-8 if left else 1e-10)
             moved = np.abs(model.marginal(clique) - guesses[chosen]).sum()
             if moved <= noise_expected(guesses[chosen], sigma):
                 share *= ANNEALING

@@ -23,7 +23,7 @@ import math
 
 from understudy.budget import Item, Ledger
 from understudy.encoding import Encoder, codes
-from understudy.marginals import Clique, Domain, all_pairs, by_chance, choose, cut, from_encoder, measure, product
+from understudy.marginals import Clique, Domain, accents, all_pairs, by_chance, choose, cut, from_encoder, measure, product
 from understudy.mechanisms import PrivateRows
 from understudy.pgm import MarkovNet, estimate
 from understudy.randomness import Key
@@ -85,7 +85,7 @@ class MST:
         measured = from_encoder(encoder, cells, ledger=ledger)
         if not alone:
             coded = codes(rows, encoder, cells, key=key.child("codes"))
-            for a, b in self.tree(coded, domain, {m.clique[0]: m for m in measured}, encoder.rows, ledger, key):
+            for a, b in self.tree(coded, domain, {m.clique[0]: m for m in measured}, encoder, cells, ledger, key):
                 what, draw = f"count '{a}' with '{b}'", key.child("pair").child(a).child(b)
                 measured.append(measure(coded, (a, b), domain, item="pairs", what=what, ledger=ledger, key=draw))
         fitted = estimate(
@@ -102,15 +102,16 @@ class MST:
         """Cells k of a number column so that a pair's k² cells of even mass hold `rows_per_noise` · noise rows each."""
         return max(2.0, math.sqrt(rows / (self.rows_per_noise * noise)))
 
-    def tree(self, coded: PrivateRows, domain: Domain, singles, rows: float, ledger: Ledger, key: Key) -> list[Clique]:
+    def tree(self, coded: PrivateRows, domain: Domain, singles, encoder, cells, ledger: Ledger, key: Key) -> list[Clique]:
         """The edges of a spanning tree, each chosen among those that join two of its parts.
 
         Privacy:
             One choice for each edge, through `marginals.choose`; what an edge may still be depends on the earlier
             choices alone.
         """
-        guesses = {pair: product([singles[name] for name in pair], rows) for pair in all_pairs(domain)}
-        penalties = {pair: by_chance(guess) for pair, guess in guesses.items()}
+        guesses = {pair: product([singles[name] for name in pair], encoder.rows) for pair in all_pairs(domain)}
+        weighing = dict(zip(guesses, accents(encoder, cells, list(guesses)), strict=True))
+        penalties = {pair: by_chance(guess, weighing[pair]) for pair, guess in guesses.items()}
         part = {name: i for i, name in enumerate(domain.names)}
         edges: list[Clique] = []
         while len(edges) < len(part) - 1:
@@ -126,6 +127,7 @@ class MST:
                 what="which columns go together",
                 ledger=ledger,
                 key=key.child(f"edge {len(edges)}"),
+                accents=[weighing[pair] for pair in open_pairs],
             )
             a, b = open_pairs[chosen]
             edges.append((a, b))

@@ -120,3 +120,72 @@ def layout_from(arrays: Mapping[str, NDArray]) -> tuple["Layout", dict[str, NDAr
     layout = Layout(tuple(Block(name, number, count) for name, number, count in facts))
     ends = {name: arrays[f"ends/{i}"] for i, name in enumerate(layout.names) if f"ends/{i}" in arrays}
     return layout, ends
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class DensityRecipe:
+    """Trained conditional densities, and who is whose parent.
+
+    Attributes:
+        params: Of the densities, set straight (density.py).
+        norms: How far an earlier column moves this one, (columns, columns), in generation order.
+        pairs: Which of them count as parents.
+        ends: Of category columns; an empty entry for a column that is taken as it is.
+        components: Normals in the mixture of a number.
+        limit: Scores lie within ± this, as those of the rows do.
+    """
+
+    layout: "Layout"
+    params: Mapping[str, NDArray]
+    norms: NDArray
+    pairs: NDArray
+    ends: Mapping[str, NDArray]
+    components: int
+    limit: float
+
+    def sample(self, n: int, *, key: Key) -> Levels:
+        from understudy.synthesizers.prada import density
+
+        made = density.sample(self.params, self.layout, self.components, self.limit, key.jax(), n)
+        return to_levels(made, self.layout, self.ends)
+
+    def log_density(self, signals: NDArray) -> NDArray:
+        """The log density of rows of signals, (rows, features) in the order of the layout, in nats: (rows,)."""
+        from understudy.synthesizers.prada import density
+
+        x = np.clip(np.asarray(signals, np.float32), -1e6, 1e6)
+        return density.straight_log_density(self.params, x, self.layout, self.components)
+
+    def parents(self, schema: Schema) -> dict[str, list[str]]:
+        names = self.layout.names
+        return {
+            name: [p for p, joined in zip(names, self.pairs[j], strict=True) if joined] for j, name in enumerate(names)
+        }
+
+    def strengths(self) -> dict[str, dict[str, float]]:
+        names = self.layout.names
+        return {name: {names[k]: float(self.norms[j, k]) for k in range(j)} for j, name in enumerate(names)}
+
+    def arrays(self) -> dict[str, NDArray]:
+        return {
+            "norms": self.norms,
+            "pairs": self.pairs,
+            "components": np.array(self.components),
+            "limit": np.array(self.limit),
+            **layout_arrays(self.layout, self.ends),
+            **{f"params/{name}": value for name, value in self.params.items()},
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "DensityRecipe":
+        layout, ends = layout_from(arrays)
+        params = {key.removeprefix("params/"): value for key, value in arrays.items() if key.startswith("params/")}
+        return cls(
+            layout=layout,
+            params=params,
+            norms=arrays["norms"],
+            pairs=arrays["pairs"],
+            ends=ends,
+            components=int(arrays["components"]),
+            limit=float(arrays["limit"]),
+        )

@@ -1,0 +1,315 @@
+"""The conditional densities: what every column is like, given the earlier ones, and rows drawn from that.
+
+Pure functions over dictionaries of arrays, as in networks.py, whose layouts they share. Column j sees the features of
+the earlier columns, others as exact zeros, and a one:
+
+    a_j = [x_1, …, x_{j-1}, 0, …, 0, 1]
+    [h, l] = a_jᵀ first_j        first layer: hidden pre-activations, and linear outputs, one for each feature of j
+    o = [tanh h, 1]ᵀ second_j    second layer
+
+A number is a mixture of K normals about its linear output, in units of a fixed deviation s_j:
+
+    x_j / s_j ~ Σ_k π_k N(l + shift_k, scale_k²),   (shift, log scale, log π up to a constant) = o
+
+and a state is drawn with probability softmax(l + o). A number that may be missing is first present or not, and then has
+its score. `scale_k` is held within `SCALES`, so that no density is ever large without bound.
+
+The one rule: a column reads an earlier one through its rows of `first_j` alone. Rows of zeros are an absent parent.
+
+Afterwards every column is *set straight* (`straighten`): in generation order, scores go through the monotone map that
+makes the generated ones standard normal, as real scores are, and states get constants that give them the shares that
+were bought. The columns' own distributions are then the encoder's, and later columns see what they were trained on.
+
+Sources: Bishop (1994), "Mixture density networks"; Uria, Murray and Larochelle (2013), arXiv:1306.0186, for one such
+density after the other; Goodfellow (2015), arXiv:1510.01799, for gradients of single rows from factors.
+"""
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import logsumexp
+
+from understudy.synthesizers.prada.networks import CHUNK, Layout
+
+SCALES = (0.05, 3.0)
+"""Least and most deviation of a component, in units of s_j."""
+SPREAD = 0.3
+"""How far the outermost components lie from the middle at the start, in units of s_j."""
+KNOTS = 64
+"""Of the maps that set scores straight."""
+ROUNDS = 6
+"""Of setting the shares of states straight; each takes the error to its square, about."""
+NEVER = -1e9
+
+Params = dict[str, Any]
+_MIDDLE, _HALF = (math.log(SCALES[0]) + math.log(SCALES[1])) / 2, (math.log(SCALES[1]) - math.log(SCALES[0])) / 2
+
+
+# Shapes -------------------------------------------------------------------------------------------------------------
+
+
+def outputs(layout: Layout, components: int) -> int:
+    """Numbers that the second layer makes for a column."""
+    return 3 * components * bool(layout.has_number.any()) + layout.width * bool(layout.has_states.any())
+
+
+@functools.lru_cache(maxsize=64)
+def _places(layout: Layout) -> np.ndarray:
+    """Where every place of a padded block is among the features: (columns, width)."""
+    return np.minimum(layout.starts[:, None] + np.arange(layout.width), layout.features - 1)
+
+
+def start_second(layout: Layout, hidden: int, components: int) -> np.ndarray:
+    """The second layer before training: constants, so that a number is nearly normal about its linear output."""
+    second = np.zeros((layout.columns, hidden + 1, outputs(layout, components)), np.float32)
+    if layout.has_number.any() and components > 1:
+        shifts = np.linspace(-SPREAD, SPREAD, components)
+        second[:, -1, :components] = shifts
+        second[:, -1, components : 2 * components] = _to_raw(0.5 * math.log(1 - np.mean(shifts**2)))
+    return second
+
+
+def _to_raw(log_scale: float) -> float:
+    """The output that gives this log scale."""
+    return _MIDDLE + _HALF * math.atanh((log_scale - _MIDDLE) / _HALF)
+
+
+# The density --------------------------------------------------------------------------------------------------------
+
+
+def inputs(x: jax.Array, layout: Layout) -> jax.Array:
+    """a_j for every column: (rows, columns, features + 1)."""
+    seen = jnp.where(layout.earlier, x[:, None, :], 0.0)
+    return jnp.concatenate([seen, jnp.ones((x.shape[0], layout.columns, 1), x.dtype)], axis=2)
+
+
+def factors(params: Params, x: jax.Array, layout: Layout, components: int) -> list[tuple[jax.Array, jax.Array]]:
+    """For both layers, (a, δ) of every row: inputs, and derivatives of -log density by the pre-activations.
+
+    The derivatives are those by something added to the pre-activations, at zero: exact, and no gradient of a row is
+    ever formed.
+    """
+    a = inputs(x, layout)
+    hidden = params["second"].shape[1] - 1
+    first = jnp.einsum("rdi,dio->rdo", a, params["first"])
+    b = _with_one(jnp.tanh(first[..., :hidden]))
+
+    def loss(added):
+        moved = first + added[0]
+        b = _with_one(jnp.tanh(moved[..., :hidden]))
+        second = jnp.einsum("rdi,dio->rdo", b, params["second"]) + added[1]
+        return -jnp.sum(column_densities(moved[..., hidden:], second, x, params["unit"], layout, components))
+
+    nothing = jnp.zeros_like(first), jnp.zeros((*first.shape[:2], params["second"].shape[2]), first.dtype)
+    of_first, of_second = jax.grad(loss)(nothing)
+    return [(a, of_first), (b, of_second)]
+
+
+def _with_one(x: jax.Array) -> jax.Array:
+    return jnp.concatenate([x, jnp.ones((*x.shape[:-1], 1), x.dtype)], axis=-1)
+
+
+def log_density(params: Params, x: jax.Array, layout: Layout, components: int) -> jax.Array:
+    """The log density of every column of every row, given the earlier ones: (rows, columns)."""
+    hidden = params["second"].shape[1] - 1
+    first = jnp.einsum("rdi,dio->rdo", inputs(x, layout), params["first"])
+    second = jnp.einsum("rdi,dio->rdo", _with_one(jnp.tanh(first[..., :hidden])), params["second"])
+    return column_densities(first[..., hidden:], second, x, params["unit"], layout, components)
+
+
+def column_densities(
+    linear: jax.Array, second: jax.Array, x: jax.Array, unit: jax.Array, layout: Layout, components: int
+) -> jax.Array:
+    """log p(x_j | earlier) from what the layers make: (rows, columns, …) to (rows, columns)."""
+    block = x[:, _places(layout)]  # (rows, columns, width)
+    total = jnp.zeros(block.shape[:2], x.dtype)
+    if layout.has_number.any():
+        shift, log_scale, log_weight = _mixture(second[..., : 3 * components], components)
+        z = block[..., :1] / unit[:, None] - linear[..., :1] - shift
+        each = log_weight - log_scale - 0.5 * (z * jnp.exp(-log_scale)) ** 2
+        density = logsumexp(each, axis=-1) - 0.5 * math.log(2 * math.pi) - jnp.log(unit)
+        maybe = layout.has_number & layout.has_states
+        present = jnp.where(maybe, block[..., min(1, layout.width - 1)], 1.0)
+        total += jnp.where(layout.has_number, present * density, 0.0)
+    if layout.has_states.any():
+        logits = jnp.where(layout.is_state, linear + second[..., -layout.width :], NEVER)
+        chosen = jnp.where(layout.is_state, block, 0.0)
+        total += jnp.sum(chosen * jax.nn.log_softmax(logits, axis=-1), axis=-1)
+    return total
+
+
+def _mixture(raw: jax.Array, components: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Shifts, log scales and log weights from the second layer's outputs, along the last axis."""
+    shift, log_scale, weight = (raw[..., i * components : (i + 1) * components] for i in range(3))
+    log_scale = _MIDDLE + _HALF * jnp.tanh((log_scale - _MIDDLE) / _HALF)
+    return shift, log_scale, jax.nn.log_softmax(weight, axis=-1)
+
+
+# Rows ---------------------------------------------------------------------------------------------------------------
+
+
+def _column(column: Params, x: jax.Array, key: jax.Array, layout: Layout, components: int) -> tuple[Any, Any, Any]:
+    """One column drawn for all rows, (features, n): the score, the logits of its states, and noise to draw one with."""
+    n, hidden = x.shape[1], column["second"].shape[0] - 1
+    first = column["first"][:-1].T @ x + column["first"][-1][:, None]
+    second = column["second"][:-1].T @ jnp.tanh(first[:hidden]) + column["second"][-1][:, None]
+    linear = first[hidden:]
+    for_component, for_score, for_state = jax.random.split(key, 3)
+    score = jnp.zeros(n, x.dtype)
+    if layout.has_number.any():
+        shift, log_scale, log_weight = (part.T for part in _mixture(second[: 3 * components].T, components))
+        if components > 1:
+            level = jax.random.uniform(for_component, (n,))
+            chosen = jnp.sum(jnp.cumsum(jnp.exp(log_weight), axis=0)[:-1] < level, axis=0)
+            chosen = jnp.arange(components)[:, None] == chosen
+            shift, log_scale = (jnp.sum(jnp.where(chosen, part, 0.0), axis=0) for part in (shift, log_scale))
+        else:
+            shift, log_scale = shift[0], log_scale[0]
+        score = column["unit"] * (linear[0] + shift + jnp.exp(log_scale) * jax.random.normal(for_score, (n,)))
+    if not layout.has_states.any():
+        return score, None, None
+    logits = jnp.where(column["is_state"][:, None], linear + second[-layout.width :], NEVER)
+    return score, logits, jax.random.gumbel(for_state, logits.shape)
+
+
+def _block(score: jax.Array, logits: Any, gumbel: Any, column: Params, layout: Layout) -> jax.Array:
+    """The features of a column, (width, n): exactly one state, and no score where it is missing."""
+    place = jnp.arange(layout.width)[:, None]
+    if logits is None:
+        return jnp.where(place == 0, score, 0.0)
+    state = jnp.where(column["is_state"][:, None], place == jnp.argmax(logits + gumbel, axis=0), False)
+    state = jnp.where(column["has_states"], state, False).astype(score.dtype)
+    present = jnp.where(column["has_states"], state[min(1, layout.width - 1)], 1.0)
+    return jnp.where(column["has_number"] & (place == 0), score * present, state)
+
+
+def _columns(params: Params, layout: Layout, key: jax.Array) -> Params:
+    return {
+        **params,
+        "key": jax.random.split(key, layout.columns),
+        "start": jnp.asarray(layout.starts),
+        "has_number": jnp.asarray(layout.has_number),
+        "has_states": jnp.asarray(layout.has_states),
+        "is_state": jnp.asarray(layout.is_state),
+    }
+
+
+def _scan(step: Any, params: Params, layout: Layout, key: jax.Array, n: int) -> tuple[jax.Array, Any]:
+    """A step for each column, in order. A narrow block's padding falls on later columns, which are written later."""
+    x = jnp.zeros((layout.features + layout.width, n), jnp.float32)
+
+    def one(x, column):
+        block, made = step(x[: layout.features], column)
+        return lax.dynamic_update_slice(x, block, (column["start"], 0)), made
+
+    return lax.scan(one, x, _columns(params, layout, key))
+
+
+def straight(score: jax.Array, knots: jax.Array, limit: float | jax.Array) -> jax.Array:
+    """The map that takes the knots to normal quantiles, straight between them and of slope one beyond, within ±limit."""
+    return jnp.clip(_interpolate(score, knots, jnp.asarray(quantiles())), -limit, limit)
+
+
+def _interpolate(x: jax.Array, at: jax.Array, to: jax.Array) -> jax.Array:
+    beyond = jnp.where(x < at[0], x - at[0], jnp.where(x > at[-1], x - at[-1], 0.0))
+    return jnp.interp(x, at, to) + beyond
+
+
+def quantiles() -> np.ndarray:
+    """Of the standard normal, at the middles of even parts; the outermost ones farther out."""
+    from scipy.special import ndtri
+
+    levels = (np.arange(KNOTS) + 0.5) / KNOTS
+    levels[[0, -1]] = 0.002, 0.998
+    return ndtri(levels).astype(np.float32)
+
+
+@functools.partial(jax.jit, static_argnames=("layout", "components", "n"))
+def straighten(
+    params: Params, shares: jax.Array, limit: jax.Array, key: jax.Array, layout: Layout, components: int, n: int
+) -> Params:
+    """Sets every column straight on `n` rows: knots of its scores, and constants of its states in `second`.
+
+    Args:
+        shares: Of the states, as bought: (columns, width).
+    """
+    from jax.scipy.special import ndtr
+
+    levels = ndtr(jnp.asarray(quantiles()))
+
+    def step(x, column):
+        score, logits, gumbel = _column(column, x, column["key"], layout, components)
+        constants = jnp.zeros(layout.width)
+        if logits is not None:
+            wanted = jnp.where(column["is_state"], jnp.log(jnp.maximum(column["shares"], 1e-6)), 0.0)
+
+            def round_(_, constants):
+                made = jnp.mean(jax.nn.softmax(logits + constants[:, None], axis=0), axis=1)
+                move = jnp.clip(wanted - jnp.log(jnp.maximum(made, 1e-9)), -3.0, 3.0)
+                return jnp.where(column["is_state"], constants + move, 0.0)
+
+            constants = lax.fori_loop(0, ROUNDS, round_, constants)
+            logits = logits + constants[:, None]
+        knots = jnp.quantile(score, levels)
+        knots = knots + 1e-5 * jnp.arange(len(knots))  # ascending, whatever was drawn
+        score = straight(score, knots, limit)
+        return _block(score, logits, gumbel, column, layout), (knots, constants)
+
+    _, (knots, constants) = _scan(step, {**params, "shares": shares}, layout, key, n)
+    second = params["second"]
+    if layout.has_states.any():
+        second = second.at[:, -1, -layout.width :].add(constants)
+    return {**params, "second": second, "knots": knots}
+
+
+def sample(params: Mapping[str, Any], layout: Layout, components: int, limit: float, key: jax.Array, n: int):
+    """`n` rows, chunk by chunk: (n, features), every state exactly 0 or 1."""
+    rows = np.empty((n, layout.features), dtype=np.float32)
+    params = {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
+    for i, start in enumerate(range(0, n, CHUNK)):
+        chunk = _chunk(params, jnp.float32(limit), jax.random.fold_in(key, i), layout, components)
+        rows[start : start + CHUNK] = np.asarray(chunk)[:, : n - start].T
+    return rows
+
+
+@functools.partial(jax.jit, static_argnames=("layout", "components"))
+def _chunk(params: Params, limit: jax.Array, key: jax.Array, layout: Layout, components: int) -> jax.Array:
+    def step(x, column):
+        score, logits, gumbel = _column(column, x, column["key"], layout, components)
+        return _block(straight(score, column["knots"], limit), logits, gumbel, column, layout), None
+
+    x, _ = _scan(step, params, layout, key, CHUNK)
+    return x[: layout.features]
+
+
+def straight_log_density(params: Mapping[str, Any], x: np.ndarray, layout: Layout, components: int) -> np.ndarray:
+    """The log density of rows of features under what `sample` draws, up to its limit: (rows,).
+
+    A score y comes from z = g⁻¹(y) through the map g that sets its column straight: log p(y) = log p(z) + log dz/dy.
+    """
+    params = {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
+    done = [_density_chunk(params, jnp.asarray(x[i : i + CHUNK]), layout, components) for i in range(0, len(x), CHUNK)]
+    return np.concatenate([np.asarray(part, np.float64) for part in done]) if done else np.zeros(0)
+
+
+@functools.partial(jax.jit, static_argnames=("layout", "components"))
+def _density_chunk(params: Params, x: jax.Array, layout: Layout, components: int) -> jax.Array:
+    hidden = params["second"].shape[1] - 1
+    first = jnp.einsum("rdi,dio->rdo", inputs(x, layout), params["first"])
+    second = jnp.einsum("rdi,dio->rdo", _with_one(jnp.tanh(first[..., :hidden])), params["second"])
+    scores, to = x[:, layout.starts], jnp.asarray(quantiles())
+    back = jax.vmap(lambda y, knots: _interpolate(y, to, knots), in_axes=(1, 0), out_axes=1)(scores, params["knots"])
+    slopes = jnp.diff(params["knots"], axis=1) / jnp.diff(to)  # (columns, knots - 1)
+    piece = jnp.clip(jnp.searchsorted(to, scores) - 1, 0, len(to) - 2)
+    slope = jnp.where((scores < to[0]) | (scores > to[-1]), 1.0, slopes[jnp.arange(layout.columns), piece])
+    present = jnp.where(layout.has_states, x[:, jnp.minimum(layout.starts + 1, layout.features - 1)], 1.0)
+    is_number = jnp.asarray(layout.has_number)
+    moved = x.at[:, layout.starts].set(jnp.where(is_number, back, scores))
+    found = column_densities(first[..., hidden:], second, moved, params["unit"], layout, components)
+    return jnp.sum(found + jnp.where(is_number, present * jnp.log(slope), 0.0), axis=1)

@@ -1,0 +1,360 @@
+"""Fits by likelihood on their way: a start from second moments, the loop, and the recipe; many at a time.
+
+The one rule: rows go to `noisy_second_moments` and to `dpsgd.train`, and nowhere else. What comes back is public.
+
+Sources: Ledoit and Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices", for why a
+noisy matrix is shrunk before it is inverted; Kingma and Ba (2015), arXiv:1412.6980, for Adam; Zou (2006), "The adaptive
+lasso and its oracle properties", for weights of the penalty from a first estimate.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.budget import Ledger
+from understudy.dpsgd import Job, capacity_for, train
+from understudy.encoding import Encoder, Given, signal_rows, signals
+from understudy.mechanisms import PrivateRows, noisy_second_moments
+from understudy.randomness import Key
+from understudy.synthesizers.prada import density, structure
+from understudy.synthesizers.prada.fits import MOST_TOGETHER, Request, block_of
+from understudy.synthesizers.prada.likelihood import STEPS_PER_ROUND
+from understudy.synthesizers.prada.networks import Layout
+from understudy.synthesizers.prada.recipe import DensityRecipe, category_ends
+from understudy.synthesizers.prada.settings import sampling_rate
+
+Floats = NDArray[np.float64]
+
+DECAYS = (0.9, 0.999)
+"""Adam's memories."""
+CLIP_RANGE = (1.0, 3.0)
+"""Least and most of the squared norm that rows are clipped to for their moments, as a multiple of its expectation."""
+NOISE_TARGET = 0.04
+"""Rows are clipped as loosely as keeps the noise of a second moment at this deviation."""
+SMALLEST = 1e-3
+"""Eigenvalue of a correlation matrix that is inverted; or this part of the radius of its noise, if that is more."""
+SMALLEST_OF_NOISE = 0.1
+LEAST_UNIT = 0.05
+"""Deviation of a number about its prediction, at least: a score is never known better at the start."""
+STRAIGHT_ROWS = 2**14
+"""Rows that columns are set straight on."""
+
+
+# The start ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Start:
+    """What second moments say: a linear prediction of every feature from the earlier columns.
+
+    Attributes:
+        weights: (features, features): row f predicts the centred feature f from earlier columns' centred features.
+        means: Of the features, from the encoder.
+        left: The deviation that the prediction leaves.
+        noise: The deviation of the noise of one correlation.
+    """
+
+    weights: Floats
+    means: Floats
+    left: Floats
+    noise: float
+
+
+def facts(encoder: Encoder, layout: Layout) -> tuple[Floats, Floats, Floats]:
+    """What the encoder says of the signals: means, variances, and shares of states (columns, width)."""
+    means, variances, shares = [], [], np.zeros((layout.columns, layout.width))
+    for j, block in enumerate(layout.blocks):
+        m = encoder.maps[block.name]
+        if block.number:
+            means.append(0.0)
+            variances.append(max(1.0 - m.missing, 1e-3))
+            states = np.array([1.0 - m.missing, m.missing])[: block.states]
+        else:
+            states = np.append(np.diff(m.distribution.cdf) * (1.0 - m.missing), m.missing)[: block.states]
+        states = np.maximum(states, 1e-4) / max(float(np.maximum(states, 1e-4).sum()), 1e-12)
+        means.extend(states)
+        variances.extend(np.maximum(states * (1.0 - states), 1e-4))
+        shares[j, block.number : block.width] = states
+    return np.array(means), np.array(variances), shares
+
+
+def start_from(moments: Floats, means: Floats, variances: Floats, layout: Layout, *, noise: float) -> Start:
+    """Linear predictions from noisy second moments, Σ x xᵀ / rows of clipped signals.
+
+    The measured diagonal undoes what clipping took from each signal; the known means are taken away; the matrix of
+    correlations is mended and each feature is regressed on those of earlier columns.
+    """
+    squares = variances + means**2
+    kept = np.sqrt(np.clip(np.diag(moments) / squares, 0.3, 1.2))
+    covariance = moments / np.outer(kept, kept) - np.outer(means, means)
+    deviations = np.sqrt(variances)
+    correlation = np.clip(covariance / np.outer(deviations, deviations), -0.99, 0.99)
+    smallest = min(max(SMALLEST, SMALLEST_OF_NOISE * 2 * noise * math.sqrt(len(means))), 0.9)
+    correlation = mended(correlation, smallest)
+    weights, left = np.zeros_like(correlation), np.ones(len(means))
+    for j in range(1, layout.columns):
+        own, earlier = np.flatnonzero(layout.owners == j), np.flatnonzero(layout.owners < j)
+        b = np.linalg.solve(correlation[np.ix_(earlier, earlier)], correlation[np.ix_(earlier, own)])
+        left[own] = 1.0 - np.sum(b * correlation[np.ix_(earlier, own)], axis=0)
+        weights[np.ix_(own, earlier)] = b.T * deviations[own][:, None] / deviations[earlier]
+    left = np.sqrt(np.clip(left, LEAST_UNIT**2, 1.0)) * deviations
+    return Start(weights=weights, means=means, left=left, noise=noise)
+
+
+def mended(matrix: Floats, smallest: float, rounds: int = 50) -> Floats:
+    """A correlation matrix near this one with eigenvalues of about `smallest` or more: alternating projections."""
+    matrix, correction = (matrix + matrix.T) / 2, np.zeros_like(matrix)
+    np.fill_diagonal(matrix, 1.0)
+    for _ in range(rounds):
+        values, vectors = np.linalg.eigh(matrix - correction)
+        if values[0] >= smallest:
+            break
+        nearest = (vectors * np.maximum(values, smallest)) @ vectors.T
+        correction = nearest - (matrix - correction)
+        matrix = nearest.copy()
+        np.fill_diagonal(matrix, 1.0)
+    values, vectors = np.linalg.eigh(matrix)
+    matrix = (vectors * np.maximum(values, smallest)) @ vectors.T
+    scale = np.sqrt(np.diag(matrix))
+    return matrix / np.outer(scale, scale)
+
+
+def start_params(start: Start, shares: Floats, layout: Layout, hidden: int, components: int, draw: Any) -> dict:
+    """The densities before training: normal about the linear prediction; states by a first-order logistic regression.
+
+    With p_s = π_s + b_sᵀ(x - m), log p_s = log π_s + b_sᵀ(x - m) / π_s to first order. Hidden units look somewhere, and
+    count for nothing yet.
+    """
+    d, features = layout.columns, layout.features
+    first = np.zeros((d, features + 1, hidden + layout.width))
+    first[:, :-1, :hidden] = draw.standard_normal((d, features, hidden)) * layout.earlier[:, :, None]
+    first[:, :-1, :hidden] /= np.sqrt(np.maximum(layout.owners[None, :] < np.arange(d)[:, None], 0).sum(1) + 1)[:, None, None]
+    first[:, -1, :hidden] = 0.5 * draw.standard_normal((d, hidden))
+    unit = np.ones(d)
+    for j, (block, at) in enumerate(zip(layout.blocks, layout.starts, strict=True)):
+        for place in range(block.width):
+            row = start.weights[at + place]
+            if block.number and place == 0:
+                unit[j] = max(start.left[at], LEAST_UNIT)
+                scale, constant = 1.0 / unit[j], 0.0
+            else:
+                share = shares[j, place]
+                scale, constant = 1.0 / max(share, 3.0 * start.noise, 0.02), math.log(max(share, 1e-4))
+            first[j, :-1, hidden + place] = row * scale
+            first[j, -1, hidden + place] = constant - scale * float(row @ start.means)
+    made = {"first": first, "second": density.start_second(layout, hidden, components), "unit": unit}
+    return {name: np.asarray(value, np.float32) for name, value in made.items()}
+
+
+# The loop -----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Likelihood:
+    """The loop that `dpsgd.train` runs: Adam on the noisy gradient of -log density, and the penalty's proximal map."""
+
+    layout: Layout
+    components: int
+    steps_per_round: int
+
+    def begin(self, params: dict, settings: dict[str, Any]) -> dict[str, Any]:
+        """The state before the first step, as plain arrays.
+
+        Args:
+            settings: rate, batch (expected), steps, average, amount (columns, columns) of the penalty.
+        """
+        trained = {name: params[name] for name in ("first", "second")}
+        zeros = {name: np.zeros_like(value) for name, value in trained.items()}
+        return {
+            "params": trained,
+            "unit": params["unit"],
+            "mean": dict(zeros),
+            "slow": dict(zeros),
+            "square": dict(zeros),
+            "step": np.zeros((), np.float32),
+            "settings": {name: np.asarray(value, np.float32) for name, value in settings.items()},
+        }
+
+    def prepare(self, state: dict[str, Any], key: jax.Array) -> jax.Array:
+        return jnp.zeros(self.steps_per_round)
+
+    def factors(self, state: dict[str, Any], rows: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
+        params = {**state["params"], "unit": state["unit"]}
+        return density.factors(params, rows, self.layout, self.components)
+
+    def update(self, state: dict[str, Any], gradient: Sequence[jax.Array], prepared: Any) -> dict[str, Any]:
+        """One step of Adam, m / (√v + ε) with running means m and v, and of the mean over the last steps."""
+        settings, (b1, b2) = state["settings"], DECAYS
+        step = state["step"] + 1
+        seen = jnp.asarray(np.concatenate([self.layout.earlier, np.ones((self.layout.columns, 1), bool)], axis=1))
+        gradient = {
+            "first": jnp.where(seen[:, :, None], gradient[0], 0.0) / settings["batch"],
+            "second": gradient[1] / settings["batch"],
+        }
+        slow = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state["slow"], gradient)
+        square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g**2, state["square"], gradient)
+        rate = settings["rate"] * jnp.maximum(1.0 - (step - 1) / settings["steps"], 0.0)
+
+        def moved(weights, m, v):
+            return weights - rate * (m / (1 - b1**step)) / (jnp.sqrt(v / (1 - b2**step)) + 1e-6)
+
+        params = jax.tree.map(moved, state["params"], slow, square)
+        since = step - 1 - jnp.floor((1 - settings["average"]) * settings["steps"])
+        weight = jnp.where(since >= 0, 1 / (since + 1), 0.0)
+        mean = jax.tree.map(lambda before, now: before + weight * (now - before), state["mean"], params)
+        return {**state, "params": params, "slow": slow, "square": square, "mean": mean, "step": step}
+
+    def finish(self, state: dict[str, Any], key: jax.Array) -> dict[str, Any]:
+        return state
+
+
+# Fits ---------------------------------------------------------------------------------------------------------------
+
+
+def noise_of_training(ledger: Ledger, rows: float) -> float:
+    """The noise in one coordinate of the mean gradient over a whole training, in units of the clipping norm.
+
+    All steps together are about as private, and as exact, as one Gaussian release of
+    μ = q √(T (exp(1 / σ²) - 1)) over all rows: its noise is 1 / μ on a sum, and 1 / (μ n) on a mean.
+    """
+    item, sigma = ledger.item("gradients"), ledger.noise("gradients")
+    mu = (item.sampling_rate or 1.0) * math.sqrt(item.times * math.expm1(min(1 / sigma**2, 500.0)))
+    return 1.0 / (min(mu, 1e6) * max(rows, 1.0))
+
+
+def capacity(noise: float, layout: Layout) -> tuple[int, int]:
+    """Hidden units and components that the noise allows: the more weights, the more noise in all of them together."""
+    inputs = float((layout.earlier.sum(axis=1) + 1).sum())
+    for hidden, components in ((32, 4), (16, 3)):
+        if noise * math.sqrt(inputs * hidden) <= 0.2:
+            return hidden, components
+    return 8, 2
+
+
+def fit_densities(requests: Sequence[Request]) -> list[DensityRecipe]:
+    """The recipes of densities, in the order of the requests."""
+    fits = [_Fit.of(*request) for request in requests]
+    groups: dict[Any, list[int]] = {}
+    for i, fit in enumerate(fits):
+        shapes = tuple(value.shape for value in fit.job.state["params"].values())
+        groups.setdefault((fit.loop, shapes, fit.columns), []).append(i)
+    done: dict[int, Any] = {}
+    for (loop, _, columns), members in groups.items():
+        for at in range(0, len(members), MOST_TOGETHER):
+            some = members[at : at + MOST_TOGETHER]
+            jobs = [fits[i].job for i in some]
+            what = "train the densities of the columns"
+            trained = train(loop, jobs, columns, item="gradients", what=what, progress=jobs[0].ledger.on_step)
+            done.update(zip(some, trained, strict=True))
+    return [fit.recipe(done[i]) for i, fit in enumerate(fits)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Fit:
+    """One fit on its way: what it is trained with, on what, and who pays."""
+
+    method: Any
+    encoder: Encoder
+    loop: Likelihood
+    job: Job
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, method: Any, rows: PrivateRows, encoder: Encoder, ledger: Ledger, key: Key) -> "_Fit":
+        order = encoder.schema.generation_order if method.order == "schema" else method.order
+        layout = Layout(tuple(block_of(encoder, name) for name in order))
+        wanted = signals(encoder, order)
+        columns = tuple(signal.name for signal in wanted)
+        locked = signal_rows(rows, encoder, wanted, key=key)
+        means, variances, shares = facts(encoder, layout)
+        start = _bought_start(locked, columns, encoder, layout, means, variances, ledger, key)
+        noise = noise_of_training(ledger, encoder.rows)
+        hidden, components = capacity(noise, layout)
+        hidden, components = method.hidden or hidden, method.components or components
+        per_round = min(STEPS_PER_ROUND, method.steps)
+        loop = Likelihood(layout=layout, components=components, steps_per_round=per_round)
+        params = start_params(start, shares, layout, hidden, components, key.child("weights").numpy())
+        settings = {
+            "rate": method.rate,
+            "batch": sampling_rate(method, encoder.schema) * max(encoder.rows, 1.0),
+            "steps": method.steps,
+            "average": method.average,
+        }
+        job = Job(
+            rows=locked,
+            ledger=ledger,
+            key=key,
+            state=loop.begin(params, settings),
+            clip_norm=method.clip_norm,
+            capacity=capacity_for(encoder.rows),
+        )
+        return cls(method=method, encoder=encoder, loop=loop, job=job, columns=columns)
+
+    def recipe(self, state: Mapping[str, Any]) -> DensityRecipe:
+        layout, components = self.loop.layout, self.loop.components
+        params = {**(state["mean"] if self.method.average else state["params"]), "unit": state["unit"]}
+        params = {name: np.nan_to_num(value) for name, value in params.items()}
+        norms = np.asarray(structure.group_norms(jnp.asarray(params["first"]), layout)) * params["unit"][:, None]
+        pairs = norms > self.method.threshold
+        _, _, shares = facts(self.encoder, layout)
+        limit = score_limit(self.encoder)
+        key = self.job.key.child("straighten").jax()
+        shares = jnp.asarray(shares, jnp.float32)
+        params = density.straighten(params, shares, jnp.float32(limit), key, layout, components, STRAIGHT_ROWS)
+        return DensityRecipe(
+            layout=layout,
+            params={name: np.asarray(value, np.float32) for name, value in params.items()},
+            norms=norms.astype(np.float32),
+            pairs=pairs,
+            ends=category_ends(self.encoder, layout),
+            components=components,
+            limit=limit,
+        )
+
+
+def score_limit(encoder: Encoder) -> float:
+    """How far out the scores of this many rows lie, as the encoding has it."""
+    from scipy.special import ndtri
+
+    return float(-ndtri(0.25 / max(encoder.rows, 10.0)))
+
+
+def _bought_start(
+    rows: PrivateRows,
+    columns: Sequence[str],
+    encoder: Encoder,
+    layout: Layout,
+    means: Floats,
+    variances: Floats,
+    ledger: Ledger,
+    key: Key,
+) -> Start:
+    """Linear predictions from a noisy matrix of second moments.
+
+    Privacy:
+        A function of one purchase of `noisy_second_moments`. Rows are clipped to a norm that follows from the noise.
+    """
+    expected = float(np.sum(variances + means**2))
+    multiplier = ledger.noise("moments") * rows.max_rows_per_unit
+    least, most = CLIP_RANGE
+    wanted = NOISE_TARGET * math.sqrt(2) * max(encoder.rows, 1.0) / multiplier
+    clip_squared = float(np.clip(wanted, least * expected, most * expected))
+    moments = noisy_second_moments(
+        rows,
+        columns,
+        clip_norm=math.sqrt(clip_squared),
+        what="second moments of the signals",
+        item="moments",
+        ledger=ledger,
+        key=key.child("moments"),
+    )
+    total = max(encoder.rows, 1.0)
+    noise = multiplier * clip_squared / math.sqrt(2) / total
+    return start_from(moments / total, means, variances, layout, noise=noise)

@@ -1,0 +1,514 @@
+"""PrivMRF: a Markov random field on a triangulated graph of columns, from marginals inside the graph's cliques.
+
+Three steps. Noisy scores of all pairs say how much columns depend on each other, and a triangulated graph is grown from
+the strongest pair on, as long as all its cliques can be counted usefully. Then the pairs of the graph's best tree are
+counted, and further marginals inside its cliques, each chosen by how wrong the model still is about it. The model
+that fits them all is the recipe.
+
+Sources: Cai, Lei, Wei, Xiao (2021), "Data synthesis via differentially private Markov random fields", PVLDB 14(11);
+Deshpande, Garofalakis, Jordan (2001), "Efficient stepwise selection in decomposable models", for which edges keep a
+graph triangulated.
+
+Departures:
+- The score of a pair is the paper's R, in rows, but against the product of the single columns that the encoder bought
+  rather than against that of the exact ones. The guess being public, a row moves a score by 1/2 instead of 2, so that
+  scores carry a quarter of the noise. What chance alone would make of a score is taken off.
+- An edge is taken only if its score stands out of the noise; columns without any stay independent. The paper searches
+  for the largest sum of scores, in which pairs that say nothing count as much as their noise.
+- The graph is grown edge by edge and is triangulated all the time, instead of being triangulated after each trial.
+- A clique is useful if it has at most that many cells when its columns are counted in coarse ones, of at least
+  `least` cells each. The paper's columns come cut; numbers have as many cells as one likes. Pairs are counted in finer
+  cells, since the estimate also looks at blocks of them (pgm.py).
+- Noise below one row counts as one: with fewer than theta rows a cell says more of chance than of the columns.
+- The next marginal is chosen by the exponential mechanism, which is less noisy for the same budget than noisy norms of
+  which the largest is taken; several are chosen between two estimates where there are many.
+- How many marginals there are follows from noise and columns (`PrivMRF.marginals`): when noise is small, more are
+  bought. The paper stops by a rule of its own on noisy norms.
+- Single columns come from the encoder, whose share of the budget is its own. The shares of the steps are of the rest.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.budget import Item, Ledger, Part
+from understudy.encoding import Cells, Encoder, codes
+from understudy.marginals import (
+    Clique,
+    Domain,
+    Measured,
+    all_pairs,
+    by_chance,
+    cut,
+    exact_marginal,
+    from_encoder,
+    measure,
+    product,
+)
+from understudy.mechanisms import PrivateRows, noisy_scores, private_choice
+from understudy.pgm import Fitted, MarkovNet, estimate, model_size
+from understudy.randomness import Key
+from understudy.schema import Schema
+
+Floats = NDArray[np.float64]
+Starts = tuple[NDArray[np.int64], ...]
+
+PrivMRFRecipe = MarkovNet
+
+ABSOLUTE = math.sqrt(2 / math.pi)  # E|z| of a standard normal
+MOST_CELLS = 64  # of a number column, however little noise there is
+MOST_CANDIDATES = 1500  # of one choice
+ESTIMATES = 8  # of the model, at most, while marginals are chosen
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivMRF:
+    """A Markov random field of marginals chosen inside the cliques of a triangulated graph.
+
+    Attributes:
+        encoding_share: Part of the budget for single columns.
+        graph_share: Of the rest, the part for the scores of pairs; 0.1 is the paper's.
+        choice_share: Of the rest, the part that chooses marginals; 0.1 is the paper's. What remains counts them.
+        theta: A useful marginal has this many times more rows a cell than noise moves it by; 6 is the paper's.
+        fineness: How many times more cells a pair has than is useful by itself.
+        least: Cells that each column of a useful clique has at least, unless it has fewer.
+        certainty: Deviations by which the score of an edge must stand out of its noise.
+        wanted_cells: More marginals are bought as long as those of so many cells stay useful.
+        most_clique_cells: Cells of the model's largest clique.
+        most_model_cells: Cells of the model's graph.
+        shrinkage: How strongly the model stays at independent columns within the noise; as of `pgm.estimate`.
+        iterations: Steps of the model's estimation at most.
+    """
+
+    encoding_share: float = 0.3
+    graph_share: float = 0.1
+    choice_share: float = 0.1
+    theta: float = 6.0
+    fineness: float = 2.4
+    least: int = 4
+    certainty: float = 1.5
+    wanted_cells: float = 200.0
+    most_clique_cells: int = 40_000
+    most_model_cells: int = 400_000
+    shrinkage: float = 0.3
+    iterations: int = 300
+
+    name = "privmrf"
+
+    def __post_init__(self):
+        for field in ("encoding_share", "graph_share", "choice_share"):
+            if not 0.01 <= getattr(self, field) <= 0.98:
+                raise ValueError(f"PrivMRF.{field}: expected 0.01 to 0.98, got {getattr(self, field)}.")
+        if self.graph_share + self.choice_share > 0.99:
+            total = self.graph_share + self.choice_share
+            raise ValueError(f"PrivMRF: expected graph_share + choice_share <= 0.99, got {total:g}.")
+        for field in ("theta", "fineness", "wanted_cells", "shrinkage"):
+            if not 0 < getattr(self, field) < math.inf:
+                raise ValueError(f"PrivMRF.{field}: expected a finite number > 0, got {getattr(self, field)}.")
+        if not 0 <= self.certainty < math.inf:
+            raise ValueError(f"PrivMRF.certainty: expected a finite number >= 0, got {self.certainty}.")
+        for field, low in (("least", 2), ("most_clique_cells", 4), ("most_model_cells", 4), ("iterations", 1)):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < low:
+                raise ValueError(f"PrivMRF.{field}: expected a whole number >= {low}, got {value!r}.")
+
+    def plan(self, schema: Schema) -> list[Item]:
+        """The scores of all pairs, and a pot for what is chosen and counted; two columns have nothing to choose."""
+        rest = 1.0 - self.encoding_share
+        if len(schema) == 1:
+            return []
+        if len(schema) == 2:
+            return [Item(name="marginals", mechanism="adaptive", share=rest)]
+        return [
+            Item(name="graph", mechanism="discrete gaussian", share=rest * self.graph_share),
+            Item(name="marginals", mechanism="adaptive", share=rest * (1.0 - self.graph_share)),
+        ]
+
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MarkovNet:
+        """Scores pairs, grows the graph, then chooses and counts marginals.
+
+        Privacy:
+            Rows are read by `noisy_scores` (see `pair_scores`), by `private_choice` (see `_choose`) and by
+            `noisy_counts`. Everything else sees what they released.
+        """
+        width, n = len(encoder.schema), max(encoder.rows, 1.0)
+        room, wanted = math.inf, 0
+        if width > 1:
+            alone = ledger.noise(Part("marginals", 1.0 - self._choosing), "discrete gaussian") * rows.max_rows_per_unit
+            wanted = self.marginals(n, alone, width)
+            room = self.room(n, alone * math.sqrt(wanted))
+        fine = max(2.0, math.sqrt(self.fineness * room))
+        cells = cut(encoder, most=round(min(fine, MOST_CELLS)), least=0.25 / fine)
+        board = Board(rows, encoder, cells, room, ledger, key)
+        model = Model(self, board, from_encoder(encoder, cells, ledger=ledger))
+        if width > 1:
+            graph = self.graph(board, model.measured)
+            self._count(board, model, graph, wanted)
+        return model.estimate(tolerance=1e-8).to_bayesnet(cells)
+
+    @property
+    def _choosing(self) -> float:
+        """The part of the pot that chooses."""
+        return self.choice_share / (1.0 - self.graph_share)
+
+    def room(self, rows: float, sigma: float) -> float:
+        """The most cells of a theta-useful marginal: rows / cells >= theta · E|noise|, the noise at least one row."""
+        return rows / (self.theta * max(ABSOLUTE * sigma, 1.0))
+
+    def marginals(self, rows: float, sigma: float, columns: int) -> int:
+        """How many marginals to count: T, of noise √T · `sigma` each, while `wanted_cells` are useful; a few a column.
+
+        rows / (theta · E|noise| · √T) = wanted_cells  gives  T.
+        """
+        affordable = (rows / (self.theta * ABSOLUTE * sigma * self.wanted_cells)) ** 2
+        return round(min(max(affordable, columns), 6.0 * columns))
+
+    def graph(self, board: "Board", singles: Sequence[Measured]) -> "Graph":
+        """The triangulated graph, grown from noisy scores."""
+        graph = Graph(board.domain.names)
+        pairs = all_pairs(board.domain)
+        if len(pairs) == 1:
+            graph.join(*pairs[0])
+            return graph
+        scores = pair_scores(board, pairs, {each.clique[0]: each for each in singles})
+        deviation = board.ledger.noise("graph") * pair_sensitivity(len(pairs)) * board.rows.max_rows_per_unit
+        order = np.argsort(-scores, kind="stable")
+        waiting = [pairs[i] for i in order if scores[i] > self.certainty * deviation] or [pairs[order[0]]]
+        graph.scores = {pair: float(score) for pair, score in zip(pairs, scores, strict=True)}
+        grown = True
+        while grown:
+            left = []
+            for a, b in waiting:
+                if not self._grow(board, graph, a, b):
+                    left.append((a, b))
+            grown, waiting = len(left) < len(waiting), left
+        return graph
+
+    def _grow(self, board: "Board", graph: "Graph", a: str, b: str) -> bool:
+        """Joins two columns if their new clique is useful, the model stays small and the graph stays triangulated."""
+        clique = board.domain.ordered({a, b} | graph.shared(a, b))
+        cells = board.domain.size(clique)
+        if len(clique) > 2 and (cells > self.most_clique_cells or not board.useful(clique, self.least)):
+            return False
+        if graph.edges and graph.size(board.domain) + cells > max(self.most_model_cells, 4 * len(board.domain.names)):
+            return False
+        if not graph.stays_triangulated(a, b):
+            return False
+        graph.join(a, b)
+        return True
+
+    def _count(self, board: "Board", model: "Model", graph: "Graph", wanted: int) -> None:
+        """Counts the pairs of the best tree, then chosen marginals until the pot is empty."""
+        tree = graph.tree()
+        offered = graph.marginals(board.domain, MOST_CANDIDATES)
+        offered = [clique for clique in offered if clique not in tree]
+        chosen = min(max(wanted - len(tree), 0), len(offered))
+        part = (1.0 - (self._choosing if chosen else 0.0)) / (len(tree) + chosen)
+        for clique in tree:
+            model.add(board.count(clique, (), part))
+        at_once = math.ceil(chosen / ESTIMATES) if chosen else 1
+        done = 0
+        while done < chosen:
+            fitted = model.estimate(tolerance=1e-6)
+            now = min(at_once, chosen - done)
+            candidates = [Candidate.of(board, clique, fitted, board.sigma(part)) for clique in offered]
+            for i in range(now):
+                index = self._choose(board, candidates, self._choosing / chosen, key=board.key.child(f"{done + i}"))
+                taken = candidates.pop(index)
+                offered.remove(taken.clique)
+                model.add(board.count(taken.clique, taken.starts, part))
+            done += now
+
+    def _choose(self, board: "Board", candidates: Sequence["Candidate"], share: float, *, key: Key) -> int:
+        """The number of the candidate about which the model is (nearly) the most wrong.
+
+        The score is ‖exact - estimate‖₁ less what chance and the noise to come would make of it.
+
+        Privacy:
+            Estimates and what is taken off are made of releases. A row is in one cell of each exact marginal, in coarse
+            cells too, so it moves any score by at most 1.
+        """
+
+        def scores(*columns: NDArray[np.int64]) -> Floats:
+            place = dict(zip(board.domain.names, columns, strict=True))
+            exact = (exact_blocks(board.domain, place, each.clique, each.starts) for each in candidates)
+            found = [np.abs(e - each.guess).sum() - each.off for e, each in zip(exact, candidates, strict=True)]
+            return np.array(found)
+
+        return private_choice(
+            board.coded,
+            board.domain.names,
+            scores,
+            sensitivity=1.0,
+            what="which marginal to count next",
+            item=Part("marginals", share),
+            ledger=board.ledger,
+            key=key.child("choice"),
+        )
+
+
+# Scores of pairs ----------------------------------------------------------------------------------------------------
+
+
+def pair_sensitivity(pairs: int) -> float:
+    """Of the vector of scores in L2 norm, per row: each moves by at most 1/2, so all together by √pairs / 2."""
+    return math.sqrt(pairs) / 2
+
+
+def pair_scores(board: "Board", pairs: Sequence[Clique], singles: Mapping[str, Measured]) -> Floats:
+    """How far every pair is from independent columns, in rows: 1/2 Σ |n_xy - e_xy| less what chance makes of it.
+
+    Both columns are seen in at most 8 coarse cells: what depends in fine cells alone is mostly chance.
+
+    Privacy:
+        The guess e is the product of columns that were bought, and what is taken off is made of it; a neighbour has the
+        same. A row moves one n_xy by 1, so each score by at most 1/2, and the vector by at most √pairs / 2 in L2 norm.
+    """
+    rows, domain = board.encoder.rows, board.domain
+    starts = [tuple(board.starts(name, 8) for name in pair) for pair in pairs]
+    guesses = [
+        blocks(product([singles[name] for name in pair], rows), at) for pair, at in zip(pairs, starts, strict=True)
+    ]
+    off = np.array([by_chance(guess) for guess in guesses])
+
+    def scores(*columns: NDArray[np.int64]) -> Floats:
+        place = dict(zip(domain.names, columns, strict=True))
+        exact = (exact_blocks(domain, place, pair, at) for pair, at in zip(pairs, starts, strict=True))
+        return np.array([np.abs(e - guess).sum() for e, guess in zip(exact, guesses, strict=True)]) / 2
+
+    noisy = noisy_scores(
+        board.coded,
+        domain.names,
+        scores,
+        count=len(pairs),
+        sensitivity=pair_sensitivity(len(pairs)),
+        what="how much columns depend on each other",
+        item="graph",
+        ledger=board.ledger,
+        key=board.key.child("graph"),
+    )
+    return noisy - off / 2
+
+
+# Blocks of cells ----------------------------------------------------------------------------------------------------
+
+
+def coarse_starts(cells: Cells, size: int) -> NDArray[np.int64]:
+    """The cells that at most `size` blocks of neighbouring cells begin with, of about even mass; missing is its own."""
+    masses = np.diff(cells.ends)
+    inside = max(size - cells.nullable, 1)
+    middle = (np.cumsum(masses) - masses / 2) / max(float(masses.sum()), 1e-300)
+    group = np.floor(np.clip(middle, 0.0, 1 - 1e-9) * inside) if len(masses) > inside else np.arange(len(masses))
+    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    return np.append(starts, len(masses)) if cells.nullable else starts
+
+
+def even_sizes(sizes: Sequence[int], room: float) -> list[int]:
+    """A number of blocks for each column, as even as their cells allow, whose product fits into `room`."""
+    found = [1] * len(sizes)
+    order = sorted(range(len(sizes)), key=lambda i: sizes[i])
+    for left, i in zip(range(len(sizes), 0, -1), order, strict=True):
+        found[i] = max(1, min(sizes[i], int(room ** (1 / left) + 1e-9)))
+        room /= found[i]
+    return found
+
+
+def blocks(counts: Floats, starts: Starts) -> Floats:
+    """Counts of blocks, from those of cells; as they are where there are no blocks."""
+    for axis, at in enumerate(starts):
+        counts = np.add.reduceat(counts, at, axis=axis)
+    return counts
+
+
+def exact_blocks(domain: Domain, columns: Mapping[str, NDArray[np.int64]], clique: Clique, starts: Starts) -> Floats:
+    """Counts of blocks without noise, for use inside a hatch."""
+    if not starts:
+        return exact_marginal([columns[name] for name in clique], domain.shape(clique))
+    block = [
+        (np.searchsorted(at, np.arange(domain.sizes[name]), side="right") - 1)[columns[name]]
+        for name, at in zip(clique, starts, strict=True)
+    ]
+    return exact_marginal(block, tuple(len(at) for at in starts))
+
+
+# Board, model and candidates ----------------------------------------------------------------------------------------
+
+
+class Board:
+    """What a fit works on: locked codes, public cells, and the till.
+
+    Attributes:
+        room: The most cells of a useful marginal.
+    """
+
+    def __init__(
+        self, rows: PrivateRows, encoder: Encoder, cells: Mapping[str, Cells], room: float, ledger: Ledger, key: Key
+    ):
+        self.rows, self.encoder, self.cells, self.room = rows, encoder, cells, room
+        self.ledger, self.key = ledger, key
+        self.domain = Domain.of(cells)
+        self.coded = codes(rows, encoder, cells, key=key.child("codes"))
+
+    def sigma(self, share: float) -> float:
+        """The noise of a marginal for this part of the pot."""
+        return self.ledger.noise(Part("marginals", share), "discrete gaussian") * self.rows.max_rows_per_unit
+
+    def starts(self, name: str, size: int) -> NDArray[np.int64]:
+        return coarse_starts(self.cells[name], size)
+
+    def useful(self, clique: Clique, least: int) -> bool:
+        """Whether the clique fits into the room with at least `least` blocks a column, or all the cells it has."""
+        sizes = even_sizes(self.domain.shape(clique), self.room)
+        within = math.prod(sizes) <= self.room
+        return within and all(
+            size >= min(least, own) for size, own in zip(sizes, self.domain.shape(clique), strict=True)
+        )
+
+    def blocks_of(self, clique: Clique) -> Starts:
+        """The blocks a marginal is counted in: cells themselves for pairs, and for more columns where they fit."""
+        own = self.domain.shape(clique)
+        if len(clique) == 2 or math.prod(own) <= self.room:
+            return ()
+        sizes = even_sizes(own, self.room)
+        return tuple(self.starts(name, size) for name, size in zip(clique, sizes, strict=True))
+
+    def count(self, clique: Clique, starts: Starts, share: float) -> Measured:
+        """Buys a marginal, in cells or in blocks."""
+        key = self.key.child("count").child(" ".join(f"{len(name)} {name}" for name in clique))
+        what = f"count {' with '.join(map(repr, clique))}"
+        item = Part("marginals", share)
+        if not starts:
+            return measure(self.coded, clique, self.domain, item=item, what=what, ledger=self.ledger, key=key)
+        coarse = {name: self._coarse(name, at) for name, at in zip(clique, starts, strict=True)}
+        some = Schema(columns=tuple(self.encoder.schema[name] for name in clique))
+        part = dataclasses.replace(self.encoder, schema=some, maps={name: self.encoder.maps[name] for name in clique})
+        coded = codes(self.rows, part, coarse, key=self.key.child("codes"))
+        found = measure(coded, clique, Domain.of(coarse), item=item, what=what, ledger=self.ledger, key=key)
+        return dataclasses.replace(found, starts=starts)
+
+    def _coarse(self, name: str, starts: NDArray[np.int64]) -> Cells:
+        """The column in blocks: the same cells with fewer ends."""
+        cells = self.cells[name]
+        inside = starts[starts < len(cells.ends) - 1]
+        return dataclasses.replace(cells, ends=np.append(cells.ends[inside], cells.ends[-1]))
+
+
+class Model:
+    """What was measured, and the estimate made of it; each starts from the last."""
+
+    def __init__(self, method: PrivMRF, board: Board, singles: Sequence[Measured]):
+        self.method, self.board = method, board
+        self.measured = list(singles)
+        self.fitted: Fitted | None = None
+
+    def add(self, measured: Measured) -> None:
+        """Takes a marginal in, unless the model would grow beyond memory: chosen marginals triangulate anew."""
+        cliques = [each.clique for each in self.measured if len(each.clique) > 1]
+        limit = 8 * self.method.most_model_cells
+        if not cliques or model_size(self.board.domain, [*cliques, measured.clique]) <= limit:
+            self.measured.append(measured)
+
+    def estimate(self, *, tolerance: float) -> Fitted:
+        encoder = self.board.encoder
+        self.fitted = estimate(
+            self.board.domain,
+            self.measured,
+            rows=encoder.rows,
+            iterations=self.method.iterations,
+            start=self.fitted,
+            shrinkage=self.method.shrinkage,
+            ordered={
+                name: len(c.ends) - 1 for name, c in self.board.cells.items() if encoder.maps[name].labels is None
+            },
+            tolerance=tolerance,
+        )
+        return self.fitted
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A marginal that may be counted next.
+
+    Attributes:
+        clique: Its columns.
+        starts: The blocks it would be counted in.
+        guess: What the model expects there.
+        off: What chance, and the noise to come, would make of its distance from the guess.
+    """
+
+    clique: Clique
+    starts: Starts
+    guess: Floats
+    off: float
+
+    @classmethod
+    def of(cls, board: Board, clique: Clique, fitted: Fitted, sigma: float) -> "Candidate":
+        starts = board.blocks_of(clique)
+        guess = blocks(fitted.marginal(clique), starts)
+        return cls(clique, starts, guess, by_chance(guess) + ABSOLUTE * sigma * guess.size)
+
+
+# Graphs -------------------------------------------------------------------------------------------------------------
+
+
+class Graph:
+    """A triangulated graph of columns, its maximal cliques, and the scores of its pairs."""
+
+    def __init__(self, names: Clique):
+        self.beside: dict[str, set[str]] = {name: set() for name in names}
+        self.cliques: list[frozenset[str]] = []
+        self.scores: dict[Clique, float] = {}
+
+    @property
+    def edges(self) -> list[Clique]:
+        """In the order of the columns."""
+        return [(a, b) for a, b in itertools.combinations(self.beside, 2) if b in self.beside[a]]
+
+    def size(self, domain: Domain) -> int:
+        return sum(domain.size(tuple(clique)) for clique in self.cliques)
+
+    def shared(self, a: str, b: str) -> set[str]:
+        return self.beside[a] & self.beside[b]
+
+    def stays_triangulated(self, a: str, b: str) -> bool:
+        """Whether the graph is triangulated with the edge too: what a and b are both beside keeps them apart."""
+        closed, reached, border = self.shared(a, b), {a}, [a]
+        while border:
+            for other in self.beside[border.pop()] - closed - reached:
+                if other == b:
+                    return False
+                reached.add(other)
+                border.append(other)
+        return True
+
+    def join(self, a: str, b: str) -> None:
+        """Adds an edge that keeps the graph triangulated."""
+        clique = frozenset({a, b} | self.shared(a, b))
+        self.beside[a].add(b)
+        self.beside[b].add(a)
+        self.cliques = [each for each in self.cliques if not each <= clique] + [clique]
+
+    def tree(self) -> list[Clique]:
+        """The edges of the heaviest forest."""
+        part = {name: i for i, name in enumerate(self.beside)}
+        found = []
+        for a, b in sorted(self.edges, key=lambda edge: -self.scores.get(edge, 0.0)):
+            if part[a] != part[b]:
+                joined, kept = part[b], part[a]
+                part = {name: kept if each == joined else each for name, each in part.items()}
+                found.append((a, b))
+        return found
+
+    def marginals(self, domain: Domain, most: int) -> list[Clique]:
+        """Every two or more columns of a clique, narrow ones first; at most about so many."""
+        found: dict[Clique, None] = {}
+        widest = max((len(clique) for clique in self.cliques), default=0)
+        for width in range(2, widest + 1):
+            for clique in self.cliques:
+                if len(found) < most:
+                    found |= dict.fromkeys(itertools.combinations(domain.ordered(set(clique)), width))
+        return list(found)
