@@ -15,6 +15,7 @@ from understudy.synthesizers import METHODS
 
 # Methods that train take few steps here: what is tested is what they promise, not how good they are.
 QUICK = {
+    "aim": {"rounds_per_column": 1.0, "least_rounds": 0.5, "iterations": 10},
     "gem": {"steps": 4, "last_steps": 40, "components": 64, "width": 16},
     "prada": {"steps": 50, "batch_size": 50, "hidden": 4, "components": 2},
     "prada-gan": {"critic_steps": 40, "batch_size": 50},

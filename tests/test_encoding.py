@@ -1,6 +1,7 @@
 """The cloakroom: what goes in comes back, scores are normal, codes never cut a value, and all of it is paid for."""
 
 import datetime
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,22 @@ from scipy.special import ndtr
 
 import understudy
 from conftest import MIXED, mixed_table, quick
-from understudy import encoding
+from understudy import distributions, encoding
 from understudy.accounting import Budget
 from understudy.budget import Ledger
-from understudy.encoding import Feature, cells, codes, features, loading, mean_score, scores
+from understudy.distributions import Distribution
+from understudy.encoding import (
+    ColumnMap,
+    Encoder,
+    Feature,
+    best_cut,
+    cells,
+    codes,
+    features,
+    loading,
+    mean_score,
+    scores,
+)
 from understudy.mechanisms import lock
 from understudy.randomness import Key
 from understudy.schema import Column, Schema
@@ -259,6 +272,71 @@ def test_a_value_made_from_a_code_has_that_code(encoder, name, most):
         code = code[(code >= len(ends) - 1) | (np.diff(ends)[np.minimum(code, len(ends) - 2)] > 0)]
     values = column_map.values(cut.level(code, draw.uniform(0.01, 0.99, len(code))))
     np.testing.assert_array_equal(cut.code(*column_map.levels(values)), code)
+
+
+def brute_force(masses, places, most, least, alone):
+    """The least variance within groups over every way to cut."""
+    best, pieces = np.inf, len(masses)
+    walls = {0, pieces, *np.flatnonzero(alone).tolist(), *(np.flatnonzero(alone) + 1).tolist()}
+    for inner in itertools.chain.from_iterable(itertools.combinations(range(1, pieces), k) for k in range(pieces)):
+        cuts = sorted({0, *inner, pieces})
+        groups = [slice(a, b) for a, b in itertools.pairwise(cuts)]
+        light = [masses[g].sum() < least and not {g.start, g.stop} <= walls for g in groups]
+        if len(groups) <= max(most, len(walls) - 1) and walls <= set(cuts) and not any(light):
+            best = min(best, variance_within(masses, places, groups))
+    return best
+
+
+def variance_within(masses, places, groups):
+    centre = [np.average(places[:, g], axis=1, weights=masses[g]) for g in groups]
+    return sum(float(np.sum(masses[g] * (places[:, g] - c[:, None]) ** 2)) for g, c in zip(groups, centre, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_cut_is_that_of_brute_force(seed):
+    draw = np.random.default_rng(seed)
+    masses, places = draw.dirichlet(np.ones(9)), np.sort(draw.normal(size=(2, 9)), axis=1)
+    most, least, alone = int(draw.integers(1, 6)), draw.choice([0.0, 0.1, 0.3]), draw.random(9) < draw.choice([0, 0.2])
+    cuts = best_cut(masses, places, most=most, least=least, alone=alone)
+    groups = [slice(a, b) for a, b in itertools.pairwise(cuts.tolist())]
+    assert cuts[0] == 0 and cuts[-1] == 9 and (np.diff(cuts) > 0).all()
+    expected = brute_force(masses, places, most, least, alone)
+    assert variance_within(masses, places, groups) == pytest.approx(expected, abs=1e-9)
+
+
+def known_encoder(distribution):
+    column = Column(name="x", kind="integer" if distribution.integer else "continuous")
+    return Encoder(Schema(columns=(column,)), {"x": ColumnMap(column, distribution)}, 5000.0)
+
+
+def test_a_small_group_far_from_the_rest_has_a_cell_of_its_own():
+    # 4 % at 0 exactly, the rest between 60 and 100: too light for a cell of its own by mass.
+    encoder = known_encoder(Distribution(np.array([0.0, 0.0, 60.0, 100.0]), np.array([0.0, 0.04, 0.04, 1.0])))
+    for most in (4, 8, 12):
+        assert np.abs(cells(encoder, most)["x"].ends - 0.04).min() < 1e-9
+
+
+def test_a_column_without_tails_is_cut_evenly():
+    encoder = known_encoder(Distribution(np.array([3.0, 5.0]), np.array([0.0, 1.0])))
+    assert cells(encoder, 8)["x"].ends == pytest.approx(np.linspace(0, 1, 9), abs=1e-6)
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_a_column_of_one_value_is_one_cell(integer):
+    values = np.array([6.5, 7.5]) if integer else np.array([7.0, 7.0])
+    assert cells(known_encoder(Distribution(values, np.array([0.0, 1.0]), integer)), 8)["x"].size == 1
+
+
+def test_a_trace_beside_a_heavy_value_is_no_cell_of_its_own():
+    values, cdf = np.array([0.0, 1.0, 1.0, 9.0]), np.array([0.0, 1e-5, 0.4, 1.0])
+    ends = cells(known_encoder(Distribution(values, cdf)), 8)["x"].ends
+    assert ends[0] == 0.0 and ends[1] == pytest.approx(0.4)
+
+
+def test_the_farthest_floats_are_cut_too():
+    values = np.array([-distributions.LARGEST, 0.0, 1.0, distributions.LARGEST])
+    ends = cells(known_encoder(Distribution(values, np.array([0.0, 0.3, 0.7, 1.0]))), 8)["x"].ends
+    assert np.isfinite(ends).all() and 2 <= len(ends) <= 9
 
 
 @pytest.mark.parametrize("most", [2, 5, 16, 64])

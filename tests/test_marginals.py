@@ -143,7 +143,7 @@ def test_exact_marginals_are_those_of_brute_force():
 # Choosing.
 
 
-def scores_of(table, estimates, penalties, weights):
+def scores_of(table, estimates, penalties, weights, accents=None):
     """What the hatch sees: the scores, and the sensitivity that is paid for."""
     seen = {}
 
@@ -155,7 +155,8 @@ def scores_of(table, estimates, penalties, weights):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(marginals, "private_choice", look)
         key = Key.new(0)
-        choose(boxed(table), PAIRS, estimates, penalties, DOMAIN, weights, item="", what="", ledger=till(), key=key)
+        how = {"item": "", "what": "", "ledger": till(), "key": key, "accents": accents}
+        choose(boxed(table), PAIRS, estimates, penalties, DOMAIN, weights, **how)
     return seen["scores"], seen["sensitivity"]
 
 
@@ -175,6 +176,48 @@ def test_no_row_added_moves_a_score_by_more_than_is_paid_for():
             assert np.abs(after - before).max() <= sensitivity + 1e-9
             reached = max(reached, np.abs(after - before).max() / sensitivity)
     assert reached > 0.999  # and no less would do
+
+
+def test_no_row_added_moves_an_accented_score_by_more_than_is_paid_for():
+    draw = np.random.default_rng(1)
+    reached = 0.0
+    for _ in range(20):
+        table = random_table(draw, int(draw.integers(1, 12)))
+        shapes = [DOMAIN.shape(pair) for pair in PAIRS]
+        estimates, accents = [draw.normal(2, 3, s) for s in shapes], [draw.uniform(0, 16, s) for s in shapes]
+        weights, penalties = draw.uniform(0, 2, len(PAIRS)), draw.normal(0, 5, len(PAIRS))
+        before, sensitivity = scores_of(table, estimates, penalties, weights, accents)
+        for row in itertools.product(range(-1, 2), range(3), range(2)):
+            neighbour = {name: np.append(table[name], row[i]) for i, name in enumerate(table)}
+            after, paid = scores_of(neighbour, estimates, penalties, weights, accents)
+            assert paid == sensitivity
+            reached = max(reached, np.abs(after - before).max() / sensitivity)
+    assert 0.999 < reached <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("accents", [-np.ones((2, 3)), np.ones((3, 2))])
+def test_wrong_accents_are_refused(accents):
+    estimates = [np.zeros(DOMAIN.shape(pair)) for pair in PAIRS]
+    wrong = [accents, *(np.ones(DOMAIN.shape(pair)) for pair in PAIRS[1:])]
+    with pytest.raises(ValueError, match="accents"):
+        scores_of(random_table(np.random.default_rng(0), 5), estimates, [0.0] * 3, [1.0] * 3, wrong)
+
+
+def test_deviations_are_those_of_the_column_and_stop_at_the_farthest(mixed):
+    _, encoder, _ = bought(mixed, MIXED)
+    cells = encoding.cells(encoder, 16)
+    for name, far in marginals.deviations(encoder, cells).items():
+        assert far.shape == (cells[name].size,) and (far >= 0).all() and far.max() <= marginals.FARTHEST
+        if encoder.maps[name].labels is None:
+            mean_square = np.diff(cells[name].ends) @ far[: len(cells[name].ends) - 1] ** 2
+            assert 0.3 < mean_square <= 1 + 1e-9
+        else:
+            assert (far == 1).all()
+
+
+def test_an_accent_is_the_product_of_deviations():
+    far = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 3.0, 4.0])}
+    assert np.array_equal(marginals.accent(far, ("a", "b")), [[0.5, 3.0, 4.0], [1.0, 6.0, 8.0]])
 
 
 def test_scores_are_weighted_distances_less_penalties():

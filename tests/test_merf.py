@@ -11,8 +11,9 @@ from understudy.encoding import Encoder
 from understudy.randomness import Key
 from understudy.schema import Column, Schema
 from understudy.synthesizers.merf.embedding import MOST_PAIRS, Block, draw_embedding
+from understudy.synthesizers.merf.generator import Loss, fit, initial, through, times
 from understudy.synthesizers.merf.method import MERF, shrunk
-from understudy.synthesizers.merf.recipe import KNOTS, MERFRecipe, calibrate, states_of
+from understudy.synthesizers.merf.recipe import KNOTS, MERFRecipe, calibrate, outputs, states_of, with_layers
 
 BLOCKS = (
     Block("number", True),
@@ -104,13 +105,13 @@ def test_independent_columns_have_the_expected_features():
 # Fakes.
 
 
+def loss_of(made, target=None, dtype=np.float64):
+    size = 2 * len(made.touched) + len(made.pairs[0])
+    return Loss(made, np.zeros(size) if target is None else target, emphasis=10.0, margins=1.0, dtype=dtype)
+
+
 def fake_mean(made_rows, made):
-    import jax.numpy as jnp
-
-    from understudy.synthesizers.merf import generator
-
-    shape, facts = generator.facts_of(made)
-    return np.asarray(generator.mean_features(jnp.asarray(made_rows, jnp.float32), shape, facts))[0]
+    return loss_of(made).means(made_rows)
 
 
 def test_fakes_with_certain_states_are_embedded_as_rows_are():
@@ -119,7 +120,7 @@ def test_fakes_with_certain_states_are_embedded_as_rows_are():
     for block in BLOCKS:
         logits[:, start + block.number : start + block.width] *= 60.0
         start += block.width
-    np.testing.assert_allclose(fake_mean(logits, made), made.rows(rows).mean(axis=0), atol=2e-5)
+    np.testing.assert_allclose(fake_mean(logits, made), made.rows(rows).mean(axis=0), atol=1e-9)
 
 
 def test_fakes_with_uncertain_states_are_embedded_as_the_mean_over_all_their_states():
@@ -131,45 +132,84 @@ def test_fakes_with_uncertain_states_are_embedded_as_the_mean_over_all_their_sta
     for a, b in itertools.product(range(2), range(3)):
         row = np.concatenate([y[0, :1], [y[0, 1] * (a == 0)], np.eye(2)[a], np.eye(3)[b], y[0, 7:8], [1.0]])
         mean += p1[a] * p2[b] * made.rows(row[None])[0]
-    np.testing.assert_allclose(fake_mean(y, made), mean, atol=1e-5)
+    np.testing.assert_allclose(fake_mean(y, made), mean, atol=1e-12)
 
 
-def test_cosines_and_sines_and_their_slopes_are_right():
-    import jax
+NUMBERS = tuple(Block(f"x{i}", True) for i in range(4))
 
-    from understudy.synthesizers.merf.generator import turn
 
-    angles = np.linspace(-40, 40, 4001).astype(np.float32)
-    cosine, sine = turn(angles)
-    np.testing.assert_allclose(cosine, np.cos(angles), atol=1e-5)
-    np.testing.assert_allclose(sine, np.sin(angles), atol=1e-5)
-    slope = jax.vmap(jax.grad(lambda a: turn(a)[0]))(angles)
-    np.testing.assert_allclose(slope, -np.sin(angles), atol=1e-5)
+@pytest.mark.parametrize("blocks", [BLOCKS, NUMBERS, BLOCKS[:1], BLOCKS[2:3]])
+def test_slopes_are_those_of_finite_differences(blocks):
+    made = embedding(blocks, count=110, touching=(1, 2, 3), clip=2.0)
+    draw = np.random.default_rng(1)
+    loss = loss_of(made, 0.05 * draw.standard_normal(220 + len(made.pairs[0])))
+    y = draw.standard_normal((6, sum(block.width for block in blocks)))
+    slope, h = loss(y)[1], 1e-5
+    for place in np.ndindex(y.shape):
+        step = np.zeros_like(y)
+        step[place] = h
+        assert slope[place] == pytest.approx((loss(y + step)[0] - loss(y - step)[0]) / (2 * h), abs=1e-6)
+
+
+@pytest.mark.parametrize("blocks", [BLOCKS, NUMBERS])
+def test_the_loss_is_the_product_of_the_gaps_of_two_halves(blocks):
+    made, draw = embedding(blocks, moments=0.3), np.random.default_rng(2)
+    target = 0.05 * draw.standard_normal(120 + len(made.pairs[0]))
+    loss, y = loss_of(made, target), draw.standard_normal((10, sum(block.width for block in blocks)))
+    loss.margins = 0.0
+    one, two = (loss.means(part) - target for part in (y[:5], y[5:]))
+    weights = np.where(np.arange(len(target)) < 120, 10.0, 1.0) * len(made.pairs[0])
+    assert loss(y)[0] == pytest.approx(np.sum(weights * one * two))
+
+
+def test_waves_by_turns_stand_for_all():
+    made, draw = embedding(count=200), np.random.default_rng(4)
+    loss, y = loss_of(made), draw.standard_normal((8, sum(block.width for block in BLOCKS)))
+    assert len(loss.waves) > 2
+    alone = [loss(y, [i])[1] for i in range(len(loss.waves))]
+    np.testing.assert_allclose(np.mean(alone, axis=0), loss(y)[1], atol=1e-12)
+
+
+def test_slopes_go_back_through_the_layers():
+    draw, blocks = np.random.default_rng(5), NUMBERS[:2]
+    params = {name: draw.standard_normal(v.shape) for name, v in initial(blocks, (3, 4), 2, draw).items()}
+    z, back = draw.standard_normal((2, 3, 2)), draw.standard_normal((2, 3, 2))
+    slopes = through(params, with_layers(params, z)[1], back)
+    assert slopes.keys() == params.keys()
+    for name, value in params.items():
+        for place in np.ndindex(value.shape):
+            ends = []
+            for h in (1e-6, -1e-6):
+                moved = value.copy()
+                moved[place] += h
+                ends.append((outputs({**params, name: moved}, z) * back).sum())
+            assert slopes[name][place] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 400])
+def test_products_in_pieces_are_products(columns):
+    draw = np.random.default_rng(0)
+    a, b = draw.standard_normal((130, 90)), draw.standard_normal((90, columns))
+    np.testing.assert_allclose(times(a, b), a @ b)
 
 
 def test_the_generator_starts_with_independent_columns_at_their_shares():
-    from understudy.synthesizers.merf.generator import initial
-
     made = embedding()
     params = initial(BLOCKS, (8,), len(BLOCKS), np.random.default_rng(0))
-    from understudy.synthesizers.merf.recipe import outputs
-
     y = outputs(params, np.random.default_rng(1).standard_normal((20_000, len(BLOCKS))).astype(np.float32))
     expected = made.weights[0] * made.independent()
     np.testing.assert_allclose(fake_mean(y, made)[:60], expected.real, atol=6 * made.weights[0] / np.sqrt(20_000))
 
 
 def test_the_generator_comes_to_the_correlations_it_is_shown():
-    from understudy.synthesizers.merf import generator
-    from understudy.synthesizers.merf.recipe import outputs
-
     blocks = tuple(Block(f"x{i}", True) for i in range(3))
     truth = np.array([[1, 0.8, 0], [0.8, 1, -0.5], [0, -0.5, 1]])
     rows = np.random.default_rng(0).multivariate_normal(np.zeros(3), truth, 20_000)
     made = embedding(blocks, count=100, clip=4.0)
-    start = generator.initial(blocks, (16,), 3, np.random.default_rng(0))
-    settings = {"steps": 300, "rate": 0.01, "fakes": 300, "emphasis": 1.0, "margins": 3.0, "key": Key.new(0).jax()}
-    params = generator.fit(start, made, made.rows(rows).mean(axis=0), **settings)
+    start = initial(blocks, (16,), 3, np.random.default_rng(0))
+    settings = {"steps": 300, "rate": 0.01, "fakes": 300, "part": 0.5, "emphasis": 1.0, "margins": 3.0}
+    settings["draw"] = np.random.default_rng(2)
+    params = fit(start, made, made.rows(rows).mean(axis=0), **settings)
     y = outputs(params, np.random.default_rng(1).standard_normal((20_000, 3)).astype(np.float32))
     np.testing.assert_allclose(np.corrcoef(y.T), truth, atol=0.06)
 
@@ -227,6 +267,7 @@ def test_levels_are_uniform_whatever_the_generator_makes():
         ("steps", 0),
         ("rate", float("nan")),
         ("fakes", 5),
+        ("part", 0.0),
         ("margins", -1.0),
         ("shrink", float("inf")),
         ("encoding_share", 0.0),

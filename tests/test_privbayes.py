@@ -16,15 +16,18 @@ from understudy.accounting import Budget
 from understudy.budget import Ledger
 from understudy.distributions import Distribution
 from understudy.encoding import ColumnMap, Encoder
+from understudy.marginals import deviations
 from understudy.mechanisms import lock
 from understudy.metrics.structure import compare
 from understudy.randomness import Key
 from understudy.schema import Column, Schema
 from understudy.synthesizers.privbayes import (
     SENSITIVITY,
+    Candidate,
     Coarse,
     PrivBayes,
     View,
+    accents,
     borne_out,
     dependence,
     even_sizes,
@@ -36,15 +39,15 @@ from understudy.table import read
 # The score ----------------------------------------------------------------------------------------------------------
 
 
-def changes(counts):
+def changes(counts, across=1.0, along=1.0):
     """What one more row, in each cell, does to the score, and what the proof allows it to do."""
     n = counts.sum()
-    before = dependence(counts)
+    before = dependence(counts, across, along)
     for a, b in np.ndindex(counts.shape):
         more = counts.copy()
         more[a, b] += 1
         p, q = (counts.sum(1)[a] / n, counts.sum(0)[b] / n) if n else (0.0, 0.0)
-        yield abs(dependence(more) - before), 2 * n / (n + 1) * (1 - p) * (1 - q)
+        yield abs(dependence(more, across, along) - before), 2 * n / (n + 1) * (1 - p) * (1 - q)
 
 
 @pytest.mark.parametrize(("shape", "most"), [((2, 2), 5), ((2, 3), 2), ((3, 3), 1), ((2, 4), 1), ((1, 3), 3)])
@@ -53,6 +56,15 @@ def test_no_row_added_or_removed_moves_the_score_by_more_than_stated(shape, most
     for flat in itertools.product(range(most + 1), repeat=math.prod(shape)):
         for change, allowed in changes(np.array(flat, float).reshape(shape)):
             assert change <= allowed + 1e-9 <= SENSITIVITY + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_accents_move_the_score_by_no_more_than_the_largest_of_them(seed):
+    draw = np.random.default_rng(seed)
+    across, along = draw.uniform(0, 4, 3), draw.uniform(0, 4, 4)
+    for counts in (draw.integers(0, 9, (3, 4)), draw.integers(0, 2, (3, 4)), np.zeros((3, 4))):
+        for change, allowed in changes(counts.astype(float), across, along):
+            assert change <= allowed * across.max() * along.max() + 1e-9
 
 
 def test_the_stated_sensitivity_is_nearly_reached():
@@ -78,7 +90,7 @@ def test_the_score_is_that_of_the_definition():
 def random_views(draw, sizes):
     encoder = discrete_encoder(sizes, draw)
     cut = encoding.cells(encoder, 16)
-    return {name: View.of(cut[name], encoder, name) for name in cut}
+    return {name: View.of(cut[name], encoder, name, deviations(encoder, cut)[name]) for name in cut}
 
 
 def discrete_encoder(sizes, draw):
@@ -101,11 +113,14 @@ def test_neighbouring_tables_score_every_candidate_alike(seed):
     method = PrivBayes()
     offered = method.candidates(views, ["c", "d"], ["a", "b"], room=60.0, draw=draw)
     assert max(len(candidate.parents) for candidate in offered) == 2
+    views = {name: dataclasses.replace(view, far=draw.uniform(0, 4, len(view.far))) for name, view in views.items()}
+    weighing = [accents(views, candidate) for candidate in offered]
+    largest = np.array([across.max() * along.max() for across, along in weighing])
     for rows in (0, 1, 2, 15):
         table = {name: draw.integers(0, len(view.masses), rows) for name, view in views.items()}
         more = {name: np.append(t, draw.integers(0, len(views[name].masses))) for name, t in table.items()}
-        moved = np.abs(scores(more, views, offered) - scores(table, views, offered))
-        assert moved.max() <= SENSITIVITY
+        moved = np.abs(scores(more, views, offered, weighing) - scores(table, views, offered, weighing))
+        assert (moved <= SENSITIVITY * largest + 1e-9).all()
 
 
 # Cells, fine and coarse ---------------------------------------------------------------------------------------------
@@ -124,7 +139,7 @@ def bought():
 @pytest.mark.parametrize("name", MIXED.names)
 def test_groups_are_whole_and_missing_values_stay_apart(bought, name):
     encoder, cut = bought
-    view = View.of(cut[name], encoder, name)
+    view = View.of(cut[name], encoder, name, deviations(encoder, cut)[name])
     assert view.sizes[-1] == cut[name].size and view.masses.sum() == pytest.approx(1.0)
     for size, group in view.groups.items():
         assert len(group) == cut[name].size and set(group.tolist()) == set(range(size))
@@ -137,7 +152,7 @@ def test_groups_are_whole_and_missing_values_stay_apart(bought, name):
 @pytest.mark.parametrize("name", MIXED.names)
 def test_a_coarse_marginal_is_filled_in_to_the_fine_one(bought, name):
     encoder, cut = bought
-    view = View.of(cut[name], encoder, name)
+    view = View.of(cut[name], encoder, name, deviations(encoder, cut)[name])
     for size, group in view.groups.items():
         coarse = np.asarray(np.bincount(group, view.masses, size), np.float64)
         assert np.allclose(view.filled_in(coarse, size), view.masses)
@@ -146,13 +161,24 @@ def test_a_coarse_marginal_is_filled_in_to_the_fine_one(bought, name):
 @pytest.mark.parametrize("name", MIXED.names)
 def test_a_coarse_code_is_the_group_of_the_fine_one(bought, name):
     encoder, cut = bought
-    view = View.of(cut[name], encoder, name)
+    view = View.of(cut[name], encoder, name, deviations(encoder, cut)[name])
     levels = np.append(np.linspace(0, 1, 200), np.nan)
     fine = cut[name].code(levels, levels)
     for size, group in view.groups.items():
         coarse = Coarse(cut[name].ends, cut[name].nullable, group)
         assert coarse.size == size
         assert np.array_equal(coarse.code(levels, levels), np.where(fine < 0, -1, group[fine]))
+
+
+def test_the_accent_of_parents_stands_where_their_codes_do():
+    draw = np.random.default_rng(3)
+    views = random_views(draw, {"a": 3, "b": 4, "c": 2})
+    views = {name: dataclasses.replace(view, far=draw.uniform(0, 4, len(view.far))) for name, view in views.items()}
+    sizes = tuple(len(views[name].far) for name in ("a", "b"))
+    across, along = accents(views, Candidate("c", len(views["c"].far), ("a", "b"), sizes))
+    for i, j in np.ndindex(sizes):
+        assert across[i * sizes[1] + j] == pytest.approx(np.sqrt((views["a"].far[i] ** 2 + views["b"].far[j] ** 2) / 2))
+    assert np.allclose(along, views["c"].far)
 
 
 @pytest.mark.parametrize("room", [1.5, 4, 13, 50, 400])

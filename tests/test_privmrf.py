@@ -15,6 +15,7 @@ from understudy.synthesizers.privmrf import (
     Graph,
     PrivMRF,
     blocks,
+    by_luck,
     coarse_starts,
     even_sizes,
     exact_blocks,
@@ -75,6 +76,12 @@ def test_blocks_of_exact_counts_are_counts_in_blocks():
     assert coarse[0, 1] == ((columns["a"] < 2) & (columns["b"] >= 3) & (columns["b"] < 6)).sum()
 
 
+def test_scores_of_independent_columns_deviate_as_said():
+    draw = np.random.default_rng(0)
+    tables = draw.multinomial(2000, np.full(40, 1 / 40), 3000)
+    assert (np.abs(tables - 50).sum(1) / 2).std() == pytest.approx(by_luck(2000), rel=0.1)
+
+
 # Graphs.
 
 
@@ -107,7 +114,7 @@ def maximal_cliques(beside):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_an_edge_is_taken_exactly_if_it_keeps_the_graph_triangulated_and_cliques_are_known(seed):
-    draw, graph = np.random.default_rng(seed), Graph(tuple("abcdefg"))
+    draw, graph = np.random.default_rng(seed), Graph(Domain(dict.fromkeys("abcdefg", 2)))
     pairs = list(itertools.combinations("abcdefg", 2))
     for i in draw.permutation(len(pairs)):
         a, b = pairs[i]
@@ -121,12 +128,13 @@ def test_an_edge_is_taken_exactly_if_it_keeps_the_graph_triangulated_and_cliques
 
 
 def test_the_tree_is_the_heaviest():
-    graph = Graph(tuple("abc"))
+    graph = Graph(Domain(dict.fromkeys("abc", 2)))
     for a, b in ("ab", "bc", "ac"):
         graph.join(a, b)
     graph.scores = {("a", "b"): 1.0, ("b", "c"): 3.0, ("a", "c"): 2.0}
     assert graph.tree() == [("b", "c"), ("a", "c")]
-    assert graph.marginals(Domain(dict.fromkeys("abc", 2)), 99) == [("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")]
+    assert graph.marginals() == [("b", "c"), ("a", "b", "c"), ("a", "c"), ("a", "b")]
+    assert graph.cliques == {frozenset("abc"): 8} and graph.count == 3
 
 
 # Blocks.
@@ -146,7 +154,7 @@ def test_even_sizes_fit_and_leave_little_room(sizes, room):
     found = even_sizes(sizes, room)
     assert all(1 <= size <= own for size, own in zip(found, sizes, strict=True))
     assert np.prod(found) <= max(room, 1.0)
-    assert max(found) - min(min(found), *(s for s in sizes)) <= max(sizes) and (np.prod(sizes) > room or found == sizes)
+    assert np.prod(sizes) > room or found == sizes
 
 
 # Fits.
@@ -164,7 +172,7 @@ def test_at_a_huge_epsilon_all_pairs_are_as_near_as_a_sample(table, schema):
 
 
 def test_columns_that_depend_are_joined_and_others_are_not():
-    parents = understudy.fit(five(), FIVE, "privmrf", epsilon=2.0, seed=0).parents
+    parents = understudy.fit(five(), FIVE, PrivMRF(certainty=3.0), epsilon=2.0, seed=0).parents
     assert parents["d"] == ["c"]
     assert "e" not in {name for its in parents.values() for name in its} and parents["e"] == []
 
@@ -172,11 +180,12 @@ def test_columns_that_depend_are_joined_and_others_are_not():
 def test_numbers_keep_what_three_have_together():
     draw = np.random.default_rng(0)
     x, y = draw.normal(size=(2, 12_000))
+    y = 0.7 * y + 0.7 * x  # pairs that show nothing are not joined
     z = np.sign(x * y) * np.abs(draw.normal(size=12_000)) + 0.4 * x + 0.4 * y
     frame = pl.DataFrame({"x": x, "y": y, "z": z})
     schema = Schema(columns=tuple(Column(name=name, kind="continuous", low=-6.0, high=6.0) for name in "xyz"))
     drawn = understudy.fit(frame, schema, "privmrf", epsilon=3.0, seed=0).sample(12_000, seed=0)
-    signs = [np.mean(np.sign(t["x"] * t["y"] * t["z"])) for t in (frame, drawn)]
+    signs = [np.sign(t["x"] * t["y"] * t["z"]).to_numpy().mean() for t in (frame, drawn)]
     assert signs[1] > 0.6 * signs[0] > 0.2
 
 
@@ -204,14 +213,14 @@ def test_less_noise_makes_more_room_and_more_marginals_within_bounds():
 
 
 @pytest.mark.slow
-def test_a_hundred_columns_end_soon():
+@pytest.mark.parametrize("epsilon", [1.0, 1e6])
+def test_a_hundred_columns_end(epsilon):
     draw = np.random.default_rng(0)
     z = draw.normal(size=(1000, 5))
     x = z[:, np.arange(100) % 5] + draw.normal(size=(1000, 100))
     schema = Schema(columns=tuple(Column(name=f"c{i}", kind="continuous", low=-9.0, high=9.0) for i in range(100)))
     frame = pl.DataFrame({f"c{i}": x[:, i] for i in range(100)})
-    for epsilon in (1.0, 1e6):
-        assert understudy.fit(frame, schema, "privmrf", epsilon=epsilon, seed=0).sample(100, seed=0).height == 100
+    assert understudy.fit(frame, schema, "privmrf", epsilon=epsilon, seed=0).sample(100, seed=0).height == 100
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from understudy.budget import Budget, BudgetExceeded, Receipt
+    from understudy.constraints import ConstraintError
     from understudy.evaluate import evaluate
     from understudy.ledger_file import LedgerError, LedgerFile
     from understudy.model import Model, ModelError, load
     from understudy.pipeline import Plan, fit, fit_many, order_from, plan
+    from understudy.rejection import SamplingError
+    from understudy.report import ReportError, report
     from understudy.schema import Column, Schema, SchemaError
     from understudy.synthesizers import METHODS
     from understudy.synthesizers.aim import AIM
@@ -35,6 +38,7 @@ _ROOMS = {
     "Budget": "budget",
     "BudgetExceeded": "budget",
     "Column": "schema",
+    "ConstraintError": "constraints",
     "Copula": "synthesizers.copula",
     "DPGAN": "synthesizers.prada.dpgan",
     "GEM": "synthesizers.gem.method",
@@ -51,6 +55,8 @@ _ROOMS = {
     "PrivBayes": "synthesizers.privbayes",
     "PrivMRF": "synthesizers.privmrf",
     "Receipt": "budget",
+    "ReportError": "report",
+    "SamplingError": "rejection",
     "Schema": "schema",
     "SchemaError": "schema",
     "TableError": "table",
@@ -60,6 +66,7 @@ _ROOMS = {
     "load": "model",
     "order_from": "pipeline",
     "plan": "pipeline",
+    "report": "report",
 }
 
 __all__ = [
@@ -72,6 +79,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Column",
+    "ConstraintError",
     "Copula",
     "Independent",
     "LedgerError",
@@ -83,6 +91,7 @@ __all__ = [
     "PrivBayes",
     "PrivMRF",
     "Receipt",
+    "SamplingError",
     "Schema",
     "SchemaError",
     "TableError",
@@ -92,6 +101,7 @@ __all__ = [
     "load",
     "order_from",
     "plan",
+    "report",
 ]
 
 

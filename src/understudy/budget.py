@@ -27,6 +27,7 @@ from understudy.accounting import (
     epsilon_by_rdp,
     noise_for,
 )
+from understudy.notebooks import card
 
 ADJACENCY = "add or remove one unit"
 _WIDTH = 100
@@ -303,6 +304,16 @@ class Receipt:
     def __str__(self) -> str:
         return "\n".join([*self._head(), "", *self._table(), *self._foot()])
 
+    def _repr_html_(self) -> str:
+        rows = [
+            (line.what or line.name, _how(line), f"{line.sensitivity:.4g}", f"{line.sigma:.4g}", _alone(line))
+            for line in self.lines
+        ]
+        void = ["VOID FOR WHOEVER KNOWS THE SEED."] if self.seed is not None else []
+        notes = [*void, *(f"WARNING: {warning}" for warning in self.warnings), self.promise, *self._remarks()]
+        title = f"Privacy receipt: epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}"
+        return card(title, ("what was bought", "mechanism", "sensitivity", "noise", "epsilon alone"), rows, notes)
+
     def _head(self) -> list[str]:
         title = f"Privacy receipt, understudy {self.version}" if self.version else "Privacy receipt"
         void = (
@@ -335,12 +346,16 @@ class Receipt:
         rows = [("what was bought", "mechanism", "sensitivity", "noise", "epsilon alone")]
         for lines in groups.values():
             first = lines[0]
-            alone = f"{first.epsilon:.3g}" if first.epsilon is not None else "?"
             each = " each" if len(lines) > 1 else ""
-            rows.append((_what(lines), _how(first), f"{first.sensitivity:.4g}", f"{first.sigma:.4g}", alone + each))
+            rows.append(
+                (_what(lines), _how(first), f"{first.sensitivity:.4g}", f"{first.sigma:.4g}", _alone(first) + each)
+            )
         return ["  {:<39} {:<22} {:>11} {:>9} {:>13}".format(*row).rstrip() for row in rows]
 
     def _foot(self) -> list[str]:
+        return [line for note in self._remarks() for line in ("", *_wrapped(note))]
+
+    def _remarks(self) -> list[str]:
         notes = (
             ["The costs alone do not add up to the total: the accountant counts all together."] if self.lines else []
         )
@@ -349,7 +364,7 @@ class Receipt:
                 f"{_count(self.not_bought, 'planned purchase')} not made. If that was decided after seeing results, "
                 f"quote what was promised: epsilon = {self.budget.epsilon:g}."
             )
-        return [line for note in notes for line in ("", *_wrapped(note))]
+        return notes
 
 
 def _wrapped(text: str) -> list[str]:
@@ -372,6 +387,10 @@ def _how(line: Line) -> str:
     if line.mechanism == "sampled gaussian":
         return f"sampled, {_count(line.times, 'step')}"
     return line.mechanism + (f" x {line.times}" if line.times > 1 else "")
+
+
+def _alone(line: Line) -> str:
+    return f"{line.epsilon:.3g}" if line.epsilon is not None else "?"
 
 
 def _quoted(names: Iterable[str]) -> str:

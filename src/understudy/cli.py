@@ -357,16 +357,27 @@ def fit(
 @click.option("-n", "rows", type=int, required=True, help="How many rows; the true number is private.")
 @_output("the rows: .csv, .tsv, .csv.gz or .parquet")
 @click.option("--seed", type=int, help="Draw the same rows again.")
-def sample(model: str, rows: int, output: str, seed: int | None) -> None:
+@click.option(
+    "--where",
+    metavar="COLUMN=VALUE",
+    multiple=True,
+    help="Only such rows: state=CA, age=30..40, age=..40, or income= for a missing cell.",
+)
+def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[str, ...]) -> None:
     """Draws synthetic rows from MODEL. Costs no budget.
+
+    Every row keeps the constraints of the schema. Where there are some, or conditions, it is said how many of the rows
+    that were drawn do.
 
     \b
     Example:
       understudy sample people.understudy -n 10000 -o synthetic.parquet
+      understudy sample people.understudy -n 1000 --where state=CA --where age=30..40 -o some.csv
     """
     import dataclasses
 
     from understudy import sources, table
+    from understudy.constraints import where_from_text
     from understudy.randomness import Key
 
     _check_place(output, model)
@@ -376,7 +387,10 @@ def sample(model: str, rows: int, output: str, seed: int | None) -> None:
         if rows < 0:
             raise ValueError(f"-n: expected a whole number >= 0, got {rows}.")
     loaded = dataclasses.replace(understudy.load(model), kind="polars")
-    table.write(loaded.sample(rows, seed), output)
+    conditions = where_from_text(where, loaded.schema)
+    table.write(loaded.sample(rows, seed, where=conditions), output)
+    if conditions or loaded.schema.constraints:
+        click.echo(f"{loaded.acceptance}.", err=True)
     click.echo(f"{_count(rows, 'row')} written to {output}.")
 
 
@@ -459,6 +473,72 @@ def _aligned(rows: list[dict[str, Any]], *, beside: bool) -> str:
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # pyright: ignore[reportAttributeAccessIssue]
     whole = {", ".join(filter(None, (row["metric"], row["learner"]))): row for row in rows if not row["columns"]}
     return "\n".join([*lines, *(f"{name}: {row['how']}." for name, row in whole.items())])
+
+
+@cli.command()
+@click.argument("model")
+@click.option("--real", metavar="DATA", help="Real rows to hold the synthetic ones against; best kept from the fit.")
+@click.option("--synthetic", metavar="DATA", help="The rows to show.  [default: drawn from MODEL]")
+@click.option("-n", "rows", type=int, help="How many to draw.  [default: about as many as were fitted, up to 10000]")
+@click.option("--train", metavar="DATA", help="The table that was fitted: gives a floor and a reference.")
+@click.option("--ledger", metavar="FILE", help="The ledger that the fit was charged to.")
+@click.option("--truth", metavar="FILE", help='The true parents, where they are known: {"salary": ["age"]}, as JSON.')
+@click.option("--learners", metavar="all|none|A,B", help="Which to train for usefulness.  [default: catboost]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Where rows and subsamples come from.")
+@_output("the page: .html; its numbers go beside it as .json")
+def report(
+    model: str,
+    real: str | None,
+    synthetic: str | None,
+    rows: int | None,
+    train: str | None,
+    ledger: str | None,
+    truth: str | None,
+    learners: str | None,
+    seed: int,
+    output: str,
+) -> None:
+    """Writes a page about MODEL: what is promised, what was learned, and what it is worth.
+
+    Without --real, all of it follows from the model and may be handed on with it. With --real, the page also holds
+    numbers of real rows, and no budget covers those: look, do not publish.
+
+    \b
+    Example:
+      understudy report people.understudy -o report.html
+      understudy report people.understudy --real holdout.csv --train people.csv --ledger budget.jsonl -o report.html
+      understudy report people.understudy --real holdout.csv --synthetic synthetic.csv --learners none -o report.html
+    """
+    if synthetic is not None and rows is not None:
+        raise click.UsageError("--synthetic and -n exclude each other.")
+    from understudy.evaluate import NOT_COVERED, resolve
+    from understudy.report import places
+
+    used = (model, real, synthetic, train, ledger, truth)
+    for place in places(output):
+        _check_place(str(place), *used)
+    loaded = understudy.load(model)
+    trained = None if learners is None else [] if learners == "none" else [name.strip() for name in learners.split(",")]
+    try:
+        with _arguments():
+            resolve(loaded.schema, None, trained or None)
+    except ImportError as error:
+        raise Refused(str(error)) from None
+    page = understudy.report(
+        loaded,
+        output,
+        real,
+        synthetic=synthetic,
+        rows=rows,
+        train=train,
+        ledger=ledger,
+        truth=truth,
+        learners=trained,
+        seed=seed,
+    )
+    click.echo(f"Report written to {page}, and its numbers to {page.with_suffix('.json')}.")
+    if real is not None:
+        click.echo(NOT_COVERED)
 
 
 @cli.command()

@@ -1,4 +1,4 @@
-"""The whole story on people who do not exist: simulate, fit, sample, and hold the copy against the truth.
+"""The whole story on people who do not exist: simulate, fit, sample, hold the copy against the truth, and report.
 
 The one rule: it does what a user would do, through the front door, so that it shows what a user would get. Only the
 comparison is out of bounds for a real table: it looks at the people themselves, and says so.
@@ -17,7 +17,7 @@ from rich.table import Table
 import understudy as us
 from understudy import datasets, table
 
-FILES = ("people.csv", "people.toml", "people.understudy", "synthetic.csv")
+FILES = ("people.csv", "people.toml", "people.understudy", "synthetic.csv", "report.html", "report.json")
 _PAIRS = (
     ("age", "salary"),
     ("education_years", "salary"),
@@ -28,14 +28,14 @@ _STAMP = "It looks at the simulated people themselves, so it is not covered by t
 
 
 def run(folder: Path, *, rows: int = 20_000, epsilon: float = 1.0, delta: float = 1e-6) -> None:
-    """Runs the demonstration, prints it, and leaves its four files in the folder.
+    """Runs the demonstration, prints it, and leaves its files in the folder.
 
     Raises:
         FileExistsError: The folder holds files of these names that are not the demonstration's.
     """
     console = Console(highlight=False)
     people = datasets.example(rows)
-    data, facts, model_file, copy = (folder / name for name in FILES)
+    data, facts, model_file, copy, page, _ = (folder / name for name in FILES)
     _make_room(folder, people)
 
     _step(console, 1, f"Simulate {rows} people and write down what is publicly known of them.")
@@ -58,7 +58,10 @@ def run(folder: Path, *, rows: int = 20_000, epsilon: float = 1.0, delta: float 
     for made in (_numbers(people, synthetic), _shares(people, synthetic), _correlations(people, synthetic)):
         console.print(made)
 
-    _step(console, 5, f"What is now in {folder}, and what to try next:")
+    _step(console, 5, f"Put all of it on one page, {page}. {_STAMP}")
+    us.report(model, page, people, synthetic=synthetic, learners=())
+
+    _step(console, 6, f"What is now in {folder}, and what to try next:")
     _print(console, "\n".join(f"  {folder / name}" for name in FILES))
     _print(console, "\n".join(["", *(f"  {command}" for command in _next_commands(folder))]))
 
@@ -77,8 +80,9 @@ def _is_ours(path: Path, content: bytes) -> bool:
 
 
 def _next_commands(folder: Path) -> Iterator[str]:
-    data, facts, model, copy = (folder / name for name in FILES)
+    data, facts, model, copy, *_ = (folder / name for name in FILES)
     yield f"understudy receipt {model}"
+    yield f"understudy report {model} -o {folder / 'hand-on.html'}"
     yield f"understudy sample {model} -n 1000 -o {copy.with_suffix('.parquet')}"
     yield f"understudy plan {facts} --epsilon 0.5"
     ledger, half = folder / "budget.jsonl", folder / "half.understudy"

@@ -49,7 +49,7 @@ Array = jax.Array
 Factors = Sequence[tuple[Array, Array]]
 """For each dense layer its inputs (rows, in) and the derivatives by its outputs (rows, out).
 
-Many layers side by side are one pair with further axes between, the same for both: (rows, ..., in), (rows, ..., out)."""
+Many layers side by side are one pair with further axes in front, the same for both: (..., rows, in), (..., rows, out)."""
 
 MARGIN = 1e-5  # of the clipping norm, for rounding in float32; and for each unit of a batch
 MARGIN_PER_UNIT = 2.0**-22  # as much more: a sum of m terms of norm C has errors of about m C 2^-24
@@ -380,16 +380,16 @@ def _factors(loop: Loop, state: Any, rows: Array) -> Factors:
     """The factors of every row, each made of that row alone: nothing passes from one to another, or out of here."""
 
     def one(row):
-        return [(a[0], delta[0]) for a, delta in loop.factors(state, row[None])]
+        return [(a[..., 0, :], delta[..., 0, :]) for a, delta in loop.factors(state, row[None])]
 
-    return jax.vmap(one)(rows)
+    return jax.vmap(one, out_axes=-2)(rows)
 
 
 def _noise_size(loop: Loop, state: Any, width: int) -> int:
     """How many numbers a sum of gradients has."""
     row = jax.ShapeDtypeStruct((1, width), jnp.float32)
     pairs = jax.eval_shape(loop.factors, state, row)
-    return sum(math.prod(a.shape[1:]) * delta.shape[-1] for a, delta in pairs)
+    return sum(math.prod(a.shape[:-2]) * a.shape[-1] * delta.shape[-1] for a, delta in pairs)
 
 
 def poisson_batch(key: Array, rate: Array, units: Array | int, most: int) -> tuple[Array, Array]:
@@ -423,8 +423,8 @@ def clipped_sums(factors: Factors, inside: Array, clip_norm: Array) -> list[Arra
     weights = (jnp.broadcast_to(scale, inside.shape).ravel() * finite)[:, None].astype(jnp.float32)
     sums = []
     for a, delta in factors:
-        a, delta = (jnp.where(_along(finite, factor), factor, 0.0) for factor in (a, delta))
-        sums.append(_outer_sum(a * _along(weights[:, 0], a), delta))
+        a, delta = (jnp.where(finite[:, None], factor, 0.0) for factor in (a, delta))
+        sums.append(_outer_sum(a * weights, delta))
     return sums
 
 
@@ -433,19 +433,12 @@ def _squares(a: Array, delta: Array) -> Array:
     if a.shape[:-1] != delta.shape[:-1]:
         raise ValueError(f"factors: expected equal axes before the last, got {a.shape} and {delta.shape}.")
     products = jnp.sum(a**2, axis=-1) * jnp.sum(delta**2, axis=-1)
-    return jnp.sum(products, axis=tuple(range(1, products.ndim)))
-
-
-def _along(of_rows: Array, factor: Array) -> Array:
-    """A number for each row, with as many axes as the factor has."""
-    return of_rows.reshape(-1, *(1,) * (factor.ndim - 1))
+    return jnp.sum(products, axis=tuple(range(products.ndim - 1)))
 
 
 def _outer_sum(a: Array, delta: Array) -> Array:
     """Σ_r a_r ⊗ δ_r, (..., in, out)."""
-    if a.ndim == 2:
-        return jnp.matmul(a.T, delta, precision=jax.lax.Precision.HIGHEST)
-    return jnp.einsum("r...i,r...o->...io", a, delta, precision=jax.lax.Precision.HIGHEST)
+    return jnp.matmul(jnp.swapaxes(a, -1, -2), delta, precision=jax.lax.Precision.HIGHEST)
 
 
 def _counted(factor: Array) -> Array:

@@ -15,7 +15,6 @@ that the schema rules out is given a random level; none of these is an error, si
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -496,6 +495,39 @@ def _signal(encoder: Encoder, signal: Signal, key: Key, values: NDArray) -> Floa
     return (np.where(gone, instead, np.nan_to_num(values)) == signal.state).astype(np.float64)
 
 
+def public_signals(
+    encoder: Encoder, order: Sequence[str], columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]
+) -> Floats:
+    """The signals of a PUBLIC table, (rows, signals), without chance: a repeated value has the middle of its levels.
+
+    A category that is not known is `other` where there is one, and else the first. A value that is missing against the
+    schema has the level 1/2.
+    """
+    from scipy.special import ndtri
+
+    edge, found = 0.25 / max(encoder.rows, 10.0), []
+    for name in order:
+        m, values = encoder.maps[name], columns[name]
+        gone = np.isnan(values) if values.dtype.kind == "f" else values < 0
+        count = states(encoder, name)
+        if m.labels is None:
+            below, above = m.levels(values)
+            level = np.where(gone, 0.5, (below + above) / 2)
+            score = level if isinstance(m, Given) else ndtri(np.clip(level, edge, 1 - edge))
+            found.append(np.where(gone & (count > 0), 0.0, score))
+            state = gone.astype(np.int64)
+        else:
+            place = {label: code for code, label in enumerate(m.labels)}
+            other = place.get(_other(m.column), 0)
+            known = labels.get(name)
+            codes = np.where(gone, 0, np.nan_to_num(values)).astype(np.int64)
+            if known is not None and len(known):
+                codes = np.array([place.get(label, other) for label in known], dtype=np.int64)[codes]
+            state = np.where(gone, len(m.labels) if m.column.nullable else other, codes)
+        found += [(state == s).astype(np.float64) for s in range(count)]
+    return np.stack(found, axis=1) if found else np.zeros((0, 0))
+
+
 # Codes --------------------------------------------------------------------------------------------------------------
 
 
@@ -524,103 +556,127 @@ class Cells:
 
 
 VALUE_WEIGHT = 0.5  # of distances between values, beside those between levels; see docs/design-notes.md
-LIGHTEST = 0.15  # times 1 / most: the least mass of a cell
-PIECES = 256  # that a column is looked at in, about
+LIGHTEST = 0.15  # over `most`: the least mass of a cell
+PIECES = 128  # that a column is looked at in, evenly in levels, and as many evenly in values
 
 
-def cells(encoder: Encoder, most: int, *, least: float | None = None) -> dict[str, Cells]:
+def cells(encoder: Encoder, most: int) -> dict[str, Cells]:
     """Cuts every number column into at most about `most` cells, never through a repeated value.
 
-    Rows of a cell should be alike in rank and in value. So of all ways to cut, the one that makes
+    Rows of a cell should be alike in rank and in value, so cells make
 
-        Σ_cells Σ_(x in cell) (1 - w) · (u - mean u)² / Var u + w · (x - mean x)² / Var x
+        Σ_cells Σ_(x in cell) (1 - w) · (u - mean u)² / Var u  +  w · (x - mean x)² / Var x
 
-    least is taken, u being the level of x, w `VALUE_WEIGHT`, and the sums being over the bought distribution. With
-    w = 0 cells would be of even mass; values see to it that a small group far from the rest has a cell of its own.
-    Values that hold 1/(2 · most) or more always have; every category has its own.
-
-    Args:
-        least: The least mass of a cell, where the values are not repeated; `LIGHTEST` / most unless given.
+    as small as can be, u being the level of x, w `VALUE_WEIGHT`, and the sums over the bought distribution. With w = 0
+    they would be of even mass; the values see to it that a small group far from the rest has a cell of its own. Values
+    that hold 1/(2 · most) or more always have, no other cell holds less than `LIGHTEST` / most, unless between two of
+    those, and every category has its own.
     """
-    lightest = LIGHTEST / most if least is None else least
-    return {name: Cells(_cell_ends(m, most, lightest), m.column.nullable) for name, m in encoder.maps.items()}
+    return {name: Cells(_cell_ends(m, most), m.column.nullable) for name, m in encoder.maps.items()}
 
 
-def _cell_ends(column_map: ColumnMap, most: int, least: float) -> Floats:
+def _cell_ends(column_map: ColumnMap, most: int) -> Floats:
     if column_map.labels is not None:
         return column_map.distribution.cdf
-    learned = column_map.distribution
+    learned, least = column_map.distribution, LIGHTEST / most
     below, above = learned.atoms()
     heavy = above - below >= 0.5 / most
-    ends = _between_values(column_map, np.union1d(np.linspace(0.0, 1.0, PIECES + 1), learned.cdf))
-    ends = np.unique(np.concatenate([[0.0], ends, below[heavy], above[heavy], [1.0]]))
-    ends = np.append(ends[:-1][np.diff(ends) > 1e-9], 1.0)
-    masses, middle = np.diff(ends), (ends[:-1] + ends[1:]) / 2
-    far = min(least / 2, 0.25)  # how far out the lightest cell's own values lie is not told from here
-    values = learned.quantile(np.clip(middle, far, 1.0 - far))
-    alone = np.isin(ends[:-1], below[heavy]) & np.isin(ends[1:], above[heavy])
-    return ends[best_cut(masses, _places(masses, middle, values), alone, most=most, least=least)]
+    walls, own = _walls(below[heavy], above[heavy], least / 10)
+    far = least / 2  # farther out than this values are not told apart: no cell could
+    ends = _with_points(walls, own, _points(learned, far))
+    alone = own[np.searchsorted(walls, (ends[:-1] + ends[1:]) / 2) - 1]
+    return ends[best_cut(np.diff(ends), places(learned, ends, far), most=most, least=least, alone=alone)]
 
 
-def _places(masses: Floats, levels: Floats, values: Floats) -> Floats:
-    """Where pieces lie, in levels and in values, each with its variance times its weight.  # (2, pieces)"""
-    found = []
-    for at, weight in ((levels, 1.0 - VALUE_WEIGHT), (values, VALUE_WEIGHT)):
-        centred = at - np.average(at, weights=masses)
-        centred = centred / max(float(np.abs(centred).max()), 1e-300)
-        found.append(centred * np.sqrt(weight / max(float(np.average(centred**2, weights=masses)), 1e-30)))
-    return np.array(found)
+def places(learned: Distribution, ends: Floats, far: float) -> Floats:
+    """Where the middles of cells lie, in levels and in values, both in deviations and weighted.  # (2, cells)"""
+    masses, levels = np.diff(ends), (ends[:-1] + ends[1:]) / 2
+    values = learned.quantile(np.clip(levels, far, 1.0 - far))
+    weights = np.sqrt([1.0 - VALUE_WEIGHT, VALUE_WEIGHT])
+    return np.array([_standardised(levels, masses), _standardised(values, masses)]) * weights[:, None]
 
 
-def best_cut(masses: Floats, places: Floats, alone: NDArray[np.bool_], *, most: int, least: float) -> NDArray[np.int64]:
-    """Where to cut pieces in a row into at most `most` groups with the least variance within them.
+def _walls(below: Floats, above: Floats, least: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Levels that heavy values begin and end at, and which intervals between them hold one.
 
-    By dynamic programming: the best cut of the first j pieces into k groups is the best one of the first i into k - 1
-    with one more group, from i to j, for some i.
+    An interval that holds none and less than `least` belongs to the next.
+    """
+    walls = np.unique(np.concatenate([[0.0], below, above, [1.0]]))
+    own = np.isin(walls[:-1], below)
+    stays = np.ones(len(walls), bool)
+    for i in np.flatnonzero(~own & (np.diff(walls) < least)):
+        stays[i + 1 if i + 1 < len(own) else i] = False
+    return walls[stays], np.logical_or.reduceat(own, np.flatnonzero(stays[:-1]))
+
+
+def _points(learned: Distribution, far: float) -> Floats:
+    """Levels at which a column could be cut: evenly spaced ones and evenly spaced values, at their ends if repeated."""
+    first, last = learned.quantile(np.array([far, 1.0 - far]))
+    part = np.linspace(0.0, 1.0, PIECES + 1)
+    values = np.concatenate([learned.quantile(part), first * (1.0 - part) + last * part])
+    values = np.rint(values) if learned.integer else values
+    return np.unique(np.concatenate(learned.interval(values)))
+
+
+def _with_points(walls: Floats, own: NDArray[np.bool_], points: Floats) -> Floats:
+    """The walls, and those points that are not as good as on one, nor inside what a heavy value owns."""
+    points = points[(points > 0.0) & (points < 1.0)]
+    at = np.searchsorted(walls, points, side="right") - 1
+    clear = np.minimum(points - walls[at], walls[at + 1] - points) > 1e-9
+    points = points[~own[at] & clear]
+    return np.union1d(walls, points[np.diff(points, prepend=-1.0) > 1e-9])
+
+
+def _standardised(places: Floats, masses: Floats) -> Floats:
+    centred = places - np.average(places, weights=masses)
+    centred = centred / max(float(np.abs(centred).max()), 1e-300)  # squares of the farthest floats would overflow
+    return centred / max(float(np.sqrt(np.average(centred**2, weights=masses))), 1e-15)
+
+
+def best_cut(
+    masses: Floats, places: Floats, *, most: int, least: float, alone: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """Where to cut pieces in a row into at most `most` groups, so that the variance within groups is least.
+
+    By dynamic programming: the best cut of the first j pieces into k groups is, for some i, the best one of the first i
+    into k - 1, and one more group from i to j.
 
     Args:
         masses: Of the pieces.
         places: Where they lie, in any number of coordinates.  # (coordinates, pieces)
-        alone: Pieces that are a group of their own, however many that makes.
-        least: A group's least mass, unless it lies between two pieces that are alone.
+        least: The least mass of a group, unless it lies between pieces that are alone.
+        alone: Pieces that are groups of their own, however many groups that makes.
 
     Returns:
-        The piece that every group begins with, and the number of pieces.
+        The piece that every group begins with, and at last the number of pieces.
     """
     pieces = len(masses)
-    mass = np.concatenate([[0.0], np.cumsum(masses)])
-    held = mass[None, :] - mass[:, None]  # from i up to j, above the diagonal
-    cost = np.zeros((pieces + 1, pieces + 1))
+    alone = np.zeros(pieces, bool) if alone is None else alone
+    wall = np.r_[True, alone[1:] | alone[:-1], True]
+    walls = np.cumsum(wall)
+    held, cost = _between(masses), np.zeros((pieces + 1, pieces + 1))  # of the group from i to j
     for place in places:
-        first, second = (np.concatenate([[0.0], np.cumsum(masses * place**power)]) for power in (1, 2))
-        inside = first[None, :] - first[:, None]
-        cost += second[None, :] - second[:, None] - inside**2 / np.where(held > 0, held, 1.0)
-    singles = np.concatenate([[0], np.cumsum(alone)])
-    mixed = (singles[None, :] - singles[:, None] > 0) & (np.subtract.outer(np.arange(pieces + 1), np.arange(pieces + 1)).T > 1)
-    begins, stops = np.r_[True, alone[:-1], True], np.r_[True, alone[1:], True]  # a group must begin or end here
-    del begins, stops
-    walls = np.r_[True, alone[1:] | alone[:-1], True]  # between these no cell is too light
-    light = (held < least) & ~(walls[:, None] & walls[None, :])
-    cost = np.where(np.triu(np.ones_like(held, bool), 1) & ~mixed & ~light, np.maximum(cost, 0.0), np.inf)
-    groups = max(most, int(walls.sum()) - 1)
-    best, came = cost[0], [np.zeros(pieces + 1, np.int64)]
-    reached = [best[-1]]
-    for _ in range(groups - 1):
-        through = best[:, None] + cost
-        came.append(through.argmin(axis=0))
-        best = through[came[-1], np.arange(pieces + 1)]
-        reached.append(best[-1])
-    count = int(np.argmin(reached))
+        cost += _between(masses * place**2) - _between(masses * place) ** 2 / np.where(held > 0, held, 1.0)
+    whole = wall[:, None] & wall[None, :]
+    through = walls[None, :] - wall[None, :] > walls[:, None]  # a wall lies inside
+    forward = np.triu(np.ones_like(whole), 1)
+    cost = np.where(forward & ~through & (whole | (held >= least)), np.maximum(cost, 0.0), np.inf)
+    best, came = [cost[0]], [np.zeros(pieces + 1, np.int64)]
+    for _ in range(max(most, int(walls[-1]) - 1) - 1):
+        reached = best[-1][:, None] + cost
+        came.append(reached.argmin(axis=0))
+        best.append(reached.min(axis=0))
+    groups = int(np.argmin([each[-1] for each in best]))
     cuts = [pieces]
-    for step in range(count, -1, -1):
+    for step in range(groups, -1, -1):
         cuts.append(int(came[step][cuts[-1]]))
     return np.array(cuts[::-1])
 
 
-def _between_values(column_map: ColumnMap, levels: Floats) -> Floats:
-    """Moves levels that fall inside a repeated value to its upper end."""
-    below, above = column_map.distribution.interval(column_map.distribution.quantile(levels))
-    return np.where(below < levels, above, levels)
+def _between(x: Floats) -> Floats:
+    """The sum of x from i up to, and without, j."""
+    sums = np.concatenate([[0.0], np.cumsum(x)])
+    return sums[None, :] - sums[:, None]
 
 
 def codes(rows: PrivateRows, encoder: Encoder, cut: Mapping[str, Cells], *, key: Key) -> PrivateRows:

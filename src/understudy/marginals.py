@@ -28,7 +28,9 @@ from understudy.randomness import Key
 Floats = NDArray[np.float64]
 Clique = tuple[str, ...]
 
-FARTHEST = 4.0  # deviations from the mean that make a cell matter more
+FARTHEST = 4.0  # deviations from the mean: beyond it a cell matters no more, and the price of a choice is its square
+RARE = 0.002  # what lies farther out in levels is not looked at for deviations
+WITHIN = 32  # places in a cell that its values are read at
 MOST_CATEGORIES = 512  # cells of a category column; rarer ones than this allows share a cell
 
 
@@ -67,7 +69,7 @@ def all_pairs(domain: Domain) -> list[Clique]:
 
 
 def cut(encoder: Encoder, *, most: int, least: float = 0.0) -> dict[str, Cells]:
-    """Cells for counting: numbers in about `most` cells of even mass, categories one by one unless they are rare.
+    """Cells for counting: numbers in about `most` cells, categories one by one unless they are rare.
 
     Neighbouring categories that hold less than `least` of the rows share a cell, out of which they come in the
     proportions that the encoder bought.
@@ -167,40 +169,44 @@ def product(singles: Sequence[Measured], rows: float) -> Floats:
     return found
 
 
-def by_chance(estimate: Floats, accent: Floats | float = 1.0) -> float:
+def by_chance(estimate: Floats, accents: Floats | float = 1.0) -> float:
     """The L1 distance that rows have from an estimate that is right: Σ E|Poisson(e) - e|, about √(2e/π) and never > 2e.
 
-    Public, and so fit to be a penalty: without it, whatever has more cells looks more wrong. With an `accent`, terms
-    are weighted by it, as in `choose`.
+    Public, and so fit to be a penalty: without it, whatever has more cells looks more wrong. Weighted by
+    `accents`, as in `choose`.
     """
     expected = np.maximum(estimate, 0.0)
-    return float((accent * np.minimum(np.sqrt(expected * 2 / np.pi), 2 * expected)).sum())
+    return float((accents * np.minimum(np.sqrt(expected * 2 / np.pi), 2 * expected)).sum())
 
 
-def accents(encoder: Encoder, cells: Mapping[str, Cells], cliques: Sequence[Clique]) -> list[Floats]:
-    """How much it matters that a cell's count is right, for all cells of every clique: (1 + Π |z|) / 2.
+def deviations(encoder: Encoder, cells: Mapping[str, Cells]) -> dict[str, Floats]:
+    """How many deviations |z| the values of every cell lie from their column's mean, at most `FARTHEST`. Public.
 
-    z is how many deviations a cell's values lie from the column's mean, no more than `FARTHEST`, as the encoder has
-    them. Counts treat all rows alike, but an error in squares does not: a few rows far out in two columns can hold most of what
-    the one says of the other. Where values are no numbers |z| is 1, as it is on average. Public.
+    Of the distribution that the encoder bought; the root mean square over the cell, so that over a column z² is 1.
+    Where cells are no numbers, |z| is 1.
     """
-    alone = {name: _deviations(encoder.maps[name], cells[name]) for name in cells}
-    return [(1.0 + functools.reduce(np.multiply.outer, [alone[name] for name in clique])) / 2 for clique in cliques]
+    return {name: _deviations(encoder.maps[name], cut) for name, cut in cells.items()}
 
 
 def _deviations(column_map: encoding.ColumnMap, cut: Cells) -> Floats:
-    """The root mean square of z in every cell; 1 for categories and missing values."""
     if column_map.labels is not None:
         return np.ones(cut.size)
-    places = (np.arange(32) + 0.5) / 32
-    levels = cut.ends[:-1, None] + np.diff(cut.ends)[:, None] * places  # (cells, 32)
-    values = column_map.distribution.quantile(np.clip(levels, 0.002, 0.998))
-    masses = np.diff(cut.ends)
+    masses, within = np.diff(cut.ends), (np.arange(WITHIN) + 0.5) / WITHIN
+    levels = cut.ends[:-1, None] + masses[:, None] * within  # (cells, within)
+    values = column_map.distribution.quantile(np.clip(levels, RARE, 1.0 - RARE))
     centred = values - masses @ values.mean(axis=1)
-    centred = centred / max(float(np.abs(centred).max()), 1e-300)
-    squares = (centred**2).mean(axis=1)
+    squares = np.mean((centred / max(float(np.abs(centred).max()), 1e-300)) ** 2, axis=1)
     z = np.minimum(np.sqrt(squares / max(float(masses @ squares), 1e-30)), FARTHEST)
     return np.append(z, 1.0) if cut.nullable else z
+
+
+def accent(far: Mapping[str, Floats], clique: Clique) -> Floats:
+    """How much it matters that a clique's counts are right, cell by cell: Π |z|, with |z| as of `deviations`.
+
+    A distance of counts takes all rows alike, but errors in squares do not: a few rows far out in two columns can be
+    most of what the one says of the other. Public.
+    """
+    return functools.reduce(np.multiply.outer, [far[name] for name in clique])
 
 
 # Choosing -----------------------------------------------------------------------------------------------------------
@@ -224,17 +230,20 @@ def choose(
 
     The score of clique c with weight w, penalty b and estimated marginal e is
 
-        score_c = w_c · (‖ exact_c - e_c ‖₁ - b_c).
+        score_c = w_c · (‖ exact_c - e_c ‖₁ - b_c),
+
+    where the norm may be weighted cell by cell, by a_c >= 0: Σ a_c |exact_c - e_c|.
 
     Args:
         estimates: One array for each candidate, made from what was released alone.
         penalties: Subtracted from the distances; public.
         weights: At least 0; public.
+        accents: a_c, one array for each candidate; public. 1 unless given.
 
     Privacy:
-        Candidates, estimates, penalties and weights are fixed before this hatch opens, so a neighbour has the same.
-        One row is in one cell of each marginal, so it moves exact_c by 1 in L1 norm, and by the triangle inequality
-        the distance by at most 1. So the sensitivity of any score is max w_c per row.
+        Candidates, estimates, penalties, weights and accents are fixed before this hatch opens, so a neighbour has the
+        same. One row is in one cell of each marginal, and moves its count by 1, so by the triangle inequality it moves
+        the distance by at most the accent of that cell. So the sensitivity of any score is max w_c · max a_c per row.
 
     Raises:
         BudgetExceeded: The ledger cannot pay. Nothing has been read.
@@ -251,12 +260,15 @@ def choose(
             raise ValueError(f"choose: expected an estimate of shape {shape}, got {estimate.shape}.")
 
     accented = [np.ones(shape) for shape in shapes] if accents is None else accents
-    largest = max(w * float(accent.max()) for w, accent in zip(weights, accented, strict=True))
+    for each, shape in zip(accented, shapes, strict=True):
+        if each.shape != shape or not (each >= 0).all():
+            raise ValueError(f"choose: expected accents >= 0 of shape {shape}, got shape {each.shape}.")
+    sensitivity = max(weight * float(each.max()) for weight, each in zip(weights, accented, strict=True))
 
     def scores(*columns: NDArray[np.int64]) -> Floats:
         exact_distances = [
-            (accent * np.abs(exact_marginal([columns[place[name]] for name in clique], shape) - estimate)).sum()
-            for clique, shape, estimate, accent in zip(candidates, shapes, estimates, accented, strict=True)
+            (each * np.abs(exact_marginal([columns[place[name]] for name in clique], shape) - estimate)).sum()
+            for clique, shape, estimate, each in zip(candidates, shapes, estimates, accented, strict=True)
         ]
         return weights * (np.array(exact_distances) - penalties)
 
@@ -264,7 +276,7 @@ def choose(
         rows,
         domain.names,
         scores,
-        sensitivity=max(largest, 1e-300),
+        sensitivity=max(sensitivity, 1e-300),
         what=what,
         item=item,
         ledger=ledger,

@@ -9,7 +9,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import understudy
-from understudy import table
+from understudy import rejection, table
 from understudy.budget import Receipt
+from understudy.constraints import Condition, Rows, read_where, rules, sums
 from understudy.distributions import Distribution
-from understudy.encoding import ColumnMap, Encoder, Given
+from understudy.encoding import ColumnMap, Encoder, Given, public_signals
 from understudy.files import reason, replacing
+from understudy.notebooks import card
 from understudy.randomness import Key
+from understudy.rejection import Acceptance
 from understudy.schema import Schema
 from understudy.synthesizers import METHODS, RECIPES
+from understudy.synthesizers.independent import IndependentRecipe
 
 FORMAT = 1
 _LARGEST_FILE = 2**32  # of what a model file may unpack to
@@ -41,6 +45,8 @@ class Model:
     Attributes:
         receipt: What was spent, on what.
         method: The configuration it was fitted with.
+        acceptance: Of the last `sample`: how many rows were drawn, and how many kept the constraints and conditions.
+            None before the first.
     """
 
     encoder: Encoder
@@ -48,6 +54,7 @@ class Model:
     receipt: Receipt
     method: Any
     kind: str = "polars"
+    acceptance: Acceptance | None = dataclasses.field(default=None, init=False, repr=False)
 
     @property
     def schema(self) -> Schema:
@@ -67,15 +74,83 @@ class Model:
         """
         return self.recipe.strengths() if hasattr(self.recipe, "strengths") else {}
 
-    def sample(self, n: int, seed: int | None = None) -> Any:
-        """`n` synthetic rows, in the kind of frame that was fitted.
+    def sample(self, n: int, seed: int | None = None, *, where: Mapping[str, Any] | None = None) -> Any:
+        """`n` synthetic rows, in the kind of frame that was fitted. Each keeps the constraints of the schema.
 
         The number is always given: the true number of rows is private.
+
+        Args:
+            seed: The same one gives the same rows.
+            where: Conditions on the rows, by column: a value; a pair (low, high) of numbers or dates, both included
+                and None open; several categories; or None for a missing cell.
+
+        Privacy:
+            Costs nothing: constraints and conditions are public, and so is the model.
+
+        Raises:
+            ConstraintError: A condition does not fit the schema.
+            SamplingError: Fewer than one drawn row in a hundred keeps the constraints and the conditions.
         """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
-        levels = self.recipe.sample(int(n), key=Key.new(seed))
-        return table.to_frame(self.encoder.decode(levels), self.schema, self.encoder.labels, self.kind)
+        key, conditions = Key.new(seed), read_where(where, self.schema, self.encoder.labels)
+        held = [*rules(self.schema), *conditions]
+        columns, acceptance = rejection.keep(lambda m, key: self._draw(m, key, conditions), held, int(n), key=key)
+        object.__setattr__(self, "acceptance", acceptance)
+        return table.to_frame(columns, self.schema, self.encoder.labels, self.kind)
+
+    def _draw(self, n: int, key: Key, conditions: Sequence[Condition]) -> Rows:
+        """Rows of the recipe with totals computed, as a frame will show them; not yet held to any rule."""
+        levels = self.recipe.sample(n, key=key)
+        if isinstance(self.recipe, IndependentRecipe):
+            # Columns that know nothing of each other: a condition on one is exactly a part of its own levels.
+            # A total is not drawn but computed, so a condition on it is left to rejection.
+            totals = {each.total for each in sums(self.schema.constraints)}
+            for condition in (each for each in conditions if each.column not in totals):
+                low, high = self._part(condition)
+                if low < high:
+                    uniform = key.child(f"where {condition.column}").numpy().random(n)
+                    levels[condition.column] = low + (high - low) * uniform
+        columns = self.encoder.decode(levels)
+        if self.schema.constraints or conditions:
+            numeric = [column for column in self.schema if column.is_numeric]
+            columns |= {column.name: table.as_shown(columns[column.name], column) for column in numeric}
+        rows = Rows(columns, self.encoder.labels)
+        for each in sums(self.schema.constraints):
+            columns[each.total] = table.as_shown(each.enforced(rows), self.schema[each.total])
+        return rows
+
+    def _part(self, condition: Condition) -> tuple[float, float]:
+        """The levels of a column at which a condition holds, where they are one interval; else an empty one."""
+        if condition.missing or len(condition.values) > 1:
+            return 1.0, 0.0
+        known, rows = self.encoder.maps[condition.column], Rows({}, self.encoder.labels)
+        ends = [condition.values[0]] * 2 if condition.values else [condition.low, condition.high]
+        numbers = [None if end is None else rows.number(condition.column, end) for end in ends]
+        low, high = (None if x is None else known.levels(np.array([x])) for x in numbers)
+        return 0.0 if low is None else float(low[0][0]), 1.0 if high is None else float(high[1][0])
+
+    def log_density(self, frame: Any) -> NDArray[np.float64]:
+        """The log density of every row of a table under the model, in nats: higher is more typical.
+
+        It is the density of the row's signals: the normal scores of its numbers, within the columns' own
+        distributions, and the probabilities of its categories and missing cells. What belongs to the columns' own
+        distributions, the density of a value beside that of its score, is the same for every model with this encoder
+        and is not in it; so differences between rows speak of how columns go together, and of how far out scores lie. A
+        value that is repeated counts at the middle of its interval of levels. Values out of bounds are clamped, and one
+        that is missing against the schema counts as the median.
+
+        Privacy:
+            None. What it says of a table that is not public is not covered by the budget.
+
+        Raises:
+            TypeError: The method has no densities.
+            TableError: The table's structure is not the schema's.
+        """
+        if not hasattr(self.recipe, "log_density"):
+            raise TypeError(f"log_density: {self.method.name} has no densities; prada has.")
+        guest = table.read(frame, self.schema)
+        return self.recipe.log_density(public_signals(self.encoder, self.recipe.names, guest.columns, guest.labels))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to one file, whole or not at all."""
@@ -112,6 +187,14 @@ class Model:
     def __repr__(self) -> str:
         spent = f"epsilon={self.receipt.budget.epsilon:g}, delta={self.receipt.budget.delta:g}"
         return f"Model({self.schema.name!r}, {self.method.name}, {spent}, {len(self.schema)} columns)"
+
+    def _repr_html_(self) -> str:
+        spent = f"epsilon = {self.receipt.budget.epsilon:g}, delta = {self.receipt.budget.delta:g}"
+        parents = {name: ", ".join(earlier) or "nothing" for name, earlier in self.parents.items()}
+        rows = [(column.name, column.kind, parents.get(column.name, "")) for column in self.schema]
+        notes = [f"In every row: {each}." for each in self.schema.constraints]
+        title = f"{self.schema.name}: {self.method.name} with {spent}"
+        return card(title, ("column", "kind", "is made from"), rows, notes)
 
 
 def load(path: str | os.PathLike[str]) -> Model:

@@ -13,17 +13,19 @@ import math
 import numbers
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from understudy import foreign
+from understudy.constraints import Constraint, ConstraintError, check_together, on_table_scale, read
 from understudy.files import reason, replacing
+from understudy.notebooks import card
 
 KINDS = ("continuous", "integer", "categorical", "boolean", "datetime")
 MAX_INTEGER = 2**53
 """The widest whole number that a float64, the inner form of every number, holds exactly."""
 
-_EPOCH = datetime.datetime(1970, 1, 1)
 _OTHER = "other"
 FARTHEST_BOUND, NARROWEST_BOUNDS = 1e250, 1e-250
 """How far from zero bounds may lie, and how near to each other: beyond, floats have no room to compute."""
@@ -128,7 +130,8 @@ class Column:
     @property
     def bounds(self) -> tuple[float | None, float | None]:
         """`low` and `high` on the scale of a `Table`, where datetimes are microseconds since 1970."""
-        return _on_table_scale(self.low), _on_table_scale(self.high)
+        low, high = (None if bound is None else on_table_scale(bound) for bound in (self.low, self.high))
+        return low, high
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -136,6 +139,26 @@ class Column:
         if self.values is None or self.other is None or self.other in self.values:
             return self.values
         return (*self.values, self.other)
+
+    def canonical(self, rule: str, value: Any) -> Any:
+        """A public value of this column in its one form: a number, an instant, a truth value or a category.
+
+        Args:
+            rule: How an error begins, such as "column 'age': expected low".
+            value: As a person gives it; an instant may be ISO 8601 text.
+
+        Raises:
+            SchemaError: The column cannot hold it.
+        """
+        if self.is_numeric:
+            return _BOUND_READERS[self.kind](rule, _from_iso(value) if self.kind == "datetime" else value)
+        if self.kind == "boolean":
+            return _truth(rule, value)
+        category = _category(rule, value)
+        if self.labels is not None and category not in self.labels:
+            hint = did_you_mean(category, self.labels)
+            raise SchemaError(f"{rule} to be one of the values of {self.name!r}, got {category!r}.{hint}")
+        return category
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,6 +176,8 @@ class Schema:
         max_rows_per_unit: How many rows of one unit are used at most.
         ignore: Columns of the table that are not read.
         missing: Spellings of a missing value, such as "?". The empty cell is always missing.
+        constraints: Rules that every synthetic row keeps, such as "discharge >= admission"; docs/schema.md has their
+            forms. Public, like all of it, and never learned.
     """
 
     columns: tuple[Column, ...]
@@ -164,6 +189,7 @@ class Schema:
     max_rows_per_unit: int | None = None
     ignore: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self):
         if not _is_list(self.columns) or not self.columns or not all(isinstance(c, Column) for c in self.columns):
@@ -177,6 +203,7 @@ class Schema:
         self._check_counts()
         self._check_roles()
         self._check_missing()
+        self._check_constraints()
 
     def _check_counts(self):
         for key in ("rows", "max_rows_per_unit"):
@@ -217,6 +244,22 @@ class Schema:
                 if spelling in (*(column.values or ()), column.other):
                     raise SchemaError(f"missing: {spelling!r} is also a category of column {column.name!r}.")
 
+    def _check_constraints(self):
+        written: Any = self.constraints
+        if not _is_list(written):
+            raise SchemaError(f"constraints: expected a list of rules, got {_show(written)}.")
+        found = []
+        for place, each in enumerate(written, 1):
+            try:
+                found.append(read(each, self))
+            except (ConstraintError, SchemaError) as error:
+                raise SchemaError(f"constraint {place}: {error}") from None
+        try:
+            check_together(found, self)
+        except ConstraintError as error:
+            raise SchemaError(f"constraints: {error}") from None
+        _set(self, "constraints", tuple(found))
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, as listed."""
@@ -243,7 +286,15 @@ class Schema:
         width = max(len(name) for name in self.names)
         lines = [f"{self.name}: {len(self)} columns" + (f", about {self.rows} rows" if self.rows else "")]
         lines += [f"  {column.name:{width}}  {_describe(column)}" for column in self.columns]
+        if self.constraints:
+            lines += ["in every synthetic row:", *(f"  {each}" for each in self.constraints)]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        size = f"{self.name}: {len(self)} columns" + (f", about {self.rows} rows" if self.rows else "")
+        rows = [(column.name, _describe(column)) for column in self.columns]
+        notes = [f"In every synthetic row: {each}." for each in self.constraints]
+        return card(size, ("column", "public facts"), rows, notes)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -273,9 +324,50 @@ class Schema:
         except SchemaError as error:
             raise SchemaError(f"{source}, {error}") from None
 
+    @classmethod
+    def from_sdv(
+        cls,
+        metadata: Mapping[str, Any] | str | os.PathLike[str],
+        *,
+        nullable: Iterable[str] = (),
+        max_rows_per_unit: int | None = None,
+    ) -> Self:
+        """A schema from the single-table metadata of SDV, a dictionary or the path of its JSON file.
+
+        Keys, identifiers and personal details (names, addresses) are ignored; a sequence key is the unit. Bounds and
+        categories are in no metadata: fill in what you know, or they are bought.
+
+        Args:
+            nullable: The columns whose cells may be missing, which the metadata does not say.
+            max_rows_per_unit: How many rows of one sequence are used at most; needed where there is a sequence key.
+
+        Raises:
+            SchemaError: It is no such metadata, or describes several tables.
+        """
+        return cls._translated(foreign.sdv, metadata, nullable=nullable, max_rows_per_unit=max_rows_per_unit)
+
+    @classmethod
+    def from_domain_json(cls, domain: Mapping[str, int] | str | os.PathLike[str]) -> Self:
+        """A schema from a domain as private-pgm writes it, {"column": size}: categories "0" to "size - 1".
+
+        Raises:
+            SchemaError: It is no such domain.
+        """
+        return cls._translated(foreign.domain, domain)
+
+    @classmethod
+    def _translated(cls, translate: Callable[..., dict[str, Any]], source: Any, **settings: Any) -> Self:
+        place = "the metadata" if isinstance(source, Mapping) else os.fspath(source)
+        try:
+            return cls(**_from_document(translate(source, **settings)))
+        except (foreign.ForeignError, SchemaError) as error:
+            raise SchemaError(f"{place}, {error}") from None
+
     def to_toml(self) -> str:
         """The schema as TOML; `Schema.parse` gives back an equal one."""
         document = _stated(self, leave_out="columns")
+        if self.constraints:
+            document["constraints"] = [each.written() for each in self.constraints]
         document["columns"] = {column.name: _stated(column, leave_out="name") for column in self.columns}
         import tomli_w
 
@@ -325,6 +417,7 @@ _DRAFT_HEADER = """\
 # max_rows_per_unit =       # [columns...] table out below, and say how many rows of one person are used at most
 # ignore = ["..."]          # columns to leave out; take out their [columns...] tables
 # missing = ["?"]           # how a missing value is spelt, besides the empty cell
+# constraints = ["a >= b"]  # rules that every synthetic row is to keep
 """
 _DRAFT_BOUNDS = """\
 # low =                     # the lowest value that is possible
@@ -415,13 +508,22 @@ def _instant(rule: str, value: Any) -> datetime.datetime:
         raise SchemaError(f"{rule} to lie between the years 1 and 9999 in UTC, got {_show(value)}.") from None
 
 
+def _from_iso(value: Any) -> Any:
+    try:
+        return datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 _BOUND_READERS: dict[str, Callable[[str, Any], Any]] = {"continuous": _finite, "integer": _whole, "datetime": _instant}
 
 
-def _on_table_scale(bound: Any) -> float | None:
-    if isinstance(bound, datetime.datetime):
-        return float((bound - _EPOCH) // datetime.timedelta(microseconds=1))
-    return None if bound is None else float(bound)
+def _truth(rule: str, value: Any) -> bool:
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise SchemaError(f"{rule} to be true or false, got {_show(value)}.")
+    return value
 
 
 def _categories(place: str, values: Any) -> tuple[str, ...]:

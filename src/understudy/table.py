@@ -22,7 +22,7 @@ from understudy.files import reason, replacing
 from understudy.schema import MAX_INTEGER, Column, Schema
 from understudy.sources import SEPARATORS, Source, TableError, extension, kinds, load
 
-__all__ = ["Table", "TableError", "kinds", "read", "to_frame", "write"]
+__all__ = ["Table", "TableError", "as_shown", "kinds", "read", "to_frame", "write"]
 
 _SPELLINGS = dict.fromkeys(("true", "t", "yes", "y", "on", "1", "1.0"), 1.0) | dict.fromkeys(
     ("false", "f", "no", "n", "off", "0", "0.0"), 0.0
@@ -343,16 +343,21 @@ _ARRAYS = {"continuous": _numbers, "integer": _numbers, "boolean": _booleans, "d
 # The way out.
 
 
+def as_shown(values: np.ndarray | Sequence[float], column: Column) -> np.ndarray:
+    """Numbers as a frame will hold them: whole where they are whole numbers or instants, and within what there is."""
+    array = np.asarray(values, dtype=np.float64)
+    if column.kind == "integer":
+        return np.clip(np.rint(array), -MAX_INTEGER, MAX_INTEGER)
+    if column.kind == "datetime":
+        return np.clip(np.rint(array), _FIRST_INSTANT, _LAST_INSTANT)
+    return array
+
+
 def _to_series(values: np.ndarray | Sequence[float], column: Column, labels: Sequence[str]) -> pl.Series:
     if column.kind == "categorical":
         codes = pl.Series(np.asarray(values, dtype=np.int64))
         return pl.Series(column.name, labels, dtype=pl.String).gather(codes.set(codes < 0, None))
-    array = np.asarray(values, dtype=np.float64)
-    if column.kind == "integer":
-        array = np.clip(np.rint(array), -MAX_INTEGER, MAX_INTEGER)
-    elif column.kind == "datetime":
-        array = np.clip(np.rint(array), _FIRST_INSTANT, _LAST_INSTANT)
-    series = pl.Series(column.name, array, nan_to_null=True)
+    series = pl.Series(column.name, as_shown(values, column), nan_to_null=True)
     if column.kind == "continuous":
         return series
     if column.kind == "boolean":

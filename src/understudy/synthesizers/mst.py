@@ -10,20 +10,38 @@ private synthetic data", arXiv:2108.04978.
 Departures:
 - Single columns are not bought again: the encoder has their distributions, and its share takes the place of the first
   third of the budget.
-- Numbers are cut into cells of even mass, as many as the noise allows (`MST.most_cells`); the paper's tables come cut.
+- Numbers are cut into as many cells as the noise allows (`MST.cells_allowed`); the paper's tables come cut.
+- In the distance of a pair from independence a cell counts the more, the farther its values are from both means
+  (`marginals.accent`). The paper takes all rows alike, and so misses two columns that say everything about the few
+  rows that hold most of a third one's variance: Cpu-act at ε = 5 has an R² of 0.15 without it and of 0.88 with it.
 - The score of a pair is less what chance alone would make of it (`marginals.by_chance`); otherwise pairs with many
   cells win over pairs that depend on each other.
 - The paper compresses rare values of the domain by their noisy counts; here neighbouring rare categories share a cell.
-- The paper gives a third of the budget to each step; here choosing gets far less: scores are sums over thousands of
-  rows, and the noise on them matters little.
+- The paper gives a third of the budget to each step; here choosing gets less: scores are sums over thousands of
+  rows.
 """
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 
 from understudy.budget import Item, Ledger
 from understudy.encoding import Encoder, codes
-from understudy.marginals import Clique, Domain, accents, all_pairs, by_chance, choose, cut, from_encoder, measure, product
+from understudy.marginals import (
+    Clique,
+    Domain,
+    Floats,
+    Measured,
+    accent,
+    all_pairs,
+    by_chance,
+    choose,
+    cut,
+    deviations,
+    from_encoder,
+    measure,
+    product,
+)
 from understudy.mechanisms import PrivateRows
 from understudy.pgm import MarkovNet, estimate
 from understudy.randomness import Key
@@ -47,7 +65,7 @@ class MST:
     """
 
     encoding_share: float = 0.35
-    selection_share: float = 0.05
+    selection_share: float = 0.15
     rows_per_noise: float = 2.0
     shrinkage: float = 0.3
     iterations: int = 300
@@ -85,7 +103,7 @@ class MST:
         measured = from_encoder(encoder, cells, ledger=ledger)
         if not alone:
             coded = codes(rows, encoder, cells, key=key.child("codes"))
-            for a, b in self.tree(coded, domain, {m.clique[0]: m for m in measured}, encoder, cells, ledger, key):
+            for a, b in self.tree(coded, domain, measured, deviations(encoder, cells), encoder.rows, ledger, key):
                 what, draw = f"count '{a}' with '{b}'", key.child("pair").child(a).child(b)
                 measured.append(measure(coded, (a, b), domain, item="pairs", what=what, ledger=ledger, key=draw))
         fitted = estimate(
@@ -102,16 +120,26 @@ class MST:
         """Cells k of a number column so that a pair's k² cells of even mass hold `rows_per_noise` · noise rows each."""
         return max(2.0, math.sqrt(rows / (self.rows_per_noise * noise)))
 
-    def tree(self, coded: PrivateRows, domain: Domain, singles, encoder, cells, ledger: Ledger, key: Key) -> list[Clique]:
+    def tree(
+        self,
+        coded: PrivateRows,
+        domain: Domain,
+        singles: Sequence[Measured],
+        far: Mapping[str, Floats],
+        rows: float,
+        ledger: Ledger,
+        key: Key,
+    ) -> list[Clique]:
         """The edges of a spanning tree, each chosen among those that join two of its parts.
 
         Privacy:
             One choice for each edge, through `marginals.choose`; what an edge may still be depends on the earlier
             choices alone.
         """
-        guesses = {pair: product([singles[name] for name in pair], encoder.rows) for pair in all_pairs(domain)}
-        weighing = dict(zip(guesses, accents(encoder, cells, list(guesses)), strict=True))
-        penalties = {pair: by_chance(guess, weighing[pair]) for pair, guess in guesses.items()}
+        alone = {single.clique[0]: single for single in singles}
+        guesses = {pair: product([alone[name] for name in pair], rows) for pair in all_pairs(domain)}
+        accents = {pair: accent(far, pair) for pair in guesses}
+        penalties = {pair: by_chance(guess, accents[pair]) for pair, guess in guesses.items()}
         part = {name: i for i, name in enumerate(domain.names)}
         edges: list[Clique] = []
         while len(edges) < len(part) - 1:
@@ -127,7 +155,7 @@ class MST:
                 what="which columns go together",
                 ledger=ledger,
                 key=key.child(f"edge {len(edges)}"),
-                accents=[weighing[pair] for pair in open_pairs],
+                accents=[accents[pair] for pair in open_pairs],
             )
             a, b = open_pairs[chosen]
             edges.append((a, b))

@@ -16,8 +16,10 @@ Departures:
   a cell a table says more of chance than of the columns, however little noise is added. A fixed `most_cells` bounds
   tables of very many rows.
 - A parent is seen in as many coarse cells as the bound leaves for it, and the column is counted in coarse cells itself
-  where that scores better: the paper's hierarchies of attributes, made of runs of cells of even mass for numbers and
-  of "the most frequent, and the rest" for categories. The encoder's distribution fills the coarse cells in.
+  where that scores better: the paper's hierarchies of attributes, made of runs of like cells for numbers and of
+  "the most frequent, and the rest" for categories. The encoder's distribution fills the coarse cells in.
+- In the score a cell counts the more, the farther its values are from the means (`accents`): a few rows far out can be
+  most of what one column says of another.
 - At most about `most_candidates` a round are scored: all single parents if they fit, and of larger sets as many as fit,
   drawn at random without a look at the rows. The paper scores all, which explodes.
 - Choices get less than half of the budget: they are about sums over all rows and need far less than the tables.
@@ -37,7 +39,8 @@ from numpy.typing import NDArray
 
 from understudy.bayesnet import BayesNet, Table, to_simplices
 from understudy.budget import Item, Ledger
-from understudy.encoding import Cells, Encoder, cells, codes
+from understudy.encoding import LIGHTEST, Cells, Encoder, best_cut, cells, codes, places
+from understudy.marginals import deviations
 from understudy.mechanisms import PrivateRows, noisy_counts, private_choice
 from understudy.randomness import Key
 from understudy.schema import Schema
@@ -108,7 +111,8 @@ class PrivBayes:
             Rows are read by `private_choice`, with `dependence` as the score, and by `noisy_counts`.
         """
         cut = cells(encoder, self.most)
-        views = {name: View.of(cut[name], encoder, name) for name in cut}
+        far = deviations(encoder, cut)
+        views = {name: View.of(cut[name], encoder, name, far[name]) for name in cut}
         coded = codes(rows, encoder, cut, key=key.child("codes"))
         noise = ledger.noise("tables") * rows.max_rows_per_unit
         first, *waiting = encoder.schema.generation_order
@@ -162,17 +166,21 @@ class PrivBayes:
         """One candidate, by its dependence less what chance adds.
 
         Privacy:
-            One row changes a score by at most `SENSITIVITY`: what is taken off is public.
+            One row changes a score by at most `SENSITIVITY` times its largest accent: accents, and what is taken off,
+            are public.
         """
         names = list(views)
+        weighing = [accents(views, candidate) for candidate in offered]
+        largest = max(float(across.max() * along.max()) for across, along in weighing)
+        typical = np.array([across.mean() * along.mean() for across, along in weighing])
         sizes = np.array([math.prod((candidate.size, *candidate.sizes)) for candidate in offered], np.float64)
         joint = np.array([bool(candidate.parents) for candidate in offered])
-        off = self.caution * np.where(joint, self.chance(sizes, noise, rows), 0.0)
+        off = self.caution * np.where(joint, typical * self.chance(sizes, noise, rows), 0.0)
         index = private_choice(
             coded,
             names,
-            lambda *columns: scores(dict(zip(names, columns, strict=True)), views, offered) - off,
-            sensitivity=SENSITIVITY,
+            lambda *columns: scores(dict(zip(names, columns, strict=True)), views, offered, weighing) - off,
+            sensitivity=SENSITIVITY * max(largest, 1e-300),
             what="the next column and its parents",
             item="parents",
             ledger=ledger,
@@ -201,27 +209,40 @@ class View:
     Attributes:
         masses: What the encoder says of its finest cells.
         groups: For each number of coarse cells, the coarse cell of every finest one.
+        far: How many deviations the values of the finest cells lie from their mean, as of `marginals.deviations`.
     """
 
     masses: Floats
     groups: Mapping[int, Whole]
+    far: Floats
 
     @classmethod
-    def of(cls, cut: Cells, encoder: Encoder, name: str) -> "View":
+    def of(cls, cut: Cells, encoder: Encoder, name: str, far: Floats) -> "View":
         column_map = encoder.maps[name]
         present = np.diff(cut.ends) * (1.0 - column_map.missing)
-        group = _by_size if column_map.labels is not None else _by_place
+        where = None
+        if column_map.labels is None:
+            where = places(column_map.distribution, cut.ends, 0.5 * LIGHTEST / len(present))
         groups = {}
         for size in SIZES:
             if size < cut.size:
-                found = group(present, size - cut.nullable) if size > cut.nullable else np.zeros(len(present), np.int64)
+                found = np.zeros(len(present), np.int64)
+                if size > cut.nullable:
+                    parts = size - cut.nullable
+                    found = _by_size(present, parts) if where is None else _by_place(present, where, parts)
                 found = np.append(found, found.max() + 1) if cut.nullable else found
                 groups[int(found.max()) + 1] = found
         groups.pop(1, None)
         groups[cut.size] = np.arange(cut.size)
         masses = np.append(present, column_map.missing) if cut.nullable else present
         masses = np.maximum(masses, 0.0) + 1e-12
-        return cls(masses / masses.sum(), groups)
+        return cls(masses / masses.sum(), groups, far)
+
+    def deviations(self, size: int) -> Floats:
+        """How far coarse cells lie out: the root mean square over what they hold."""
+        group = self.groups[size]
+        squares = np.bincount(group, self.masses * self.far**2, size) / np.bincount(group, self.masses, size)
+        return np.sqrt(squares)
 
     @property
     def sizes(self) -> list[int]:
@@ -239,10 +260,10 @@ class View:
         return probabilities[..., group] * within
 
 
-def _by_place(masses: Floats, size: int) -> Whole:
-    """Neighbouring cells together, in groups of about even mass."""
-    middle = (np.cumsum(masses) - masses / 2) / max(masses.sum(), 1e-300)
-    return np.unique(np.floor(np.clip(middle, 0.0, 1 - 1e-9) * size), return_inverse=True)[1].astype(np.int64)
+def _by_place(masses: Floats, where: Floats, size: int) -> Whole:
+    """Neighbouring cells that are alike together, as the finest ones are made."""
+    starts = best_cut(np.maximum(masses, 1e-12), where, most=size, least=LIGHTEST / size * float(masses.sum()))
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
 def _by_size(masses: Floats, size: int) -> Whole:
@@ -286,8 +307,12 @@ def _sets(
 # Scores -------------------------------------------------------------------------------------------------------------
 
 
-def dependence(counts: Floats) -> float:
-    """How far counts are from independence of their rows and columns, in rows: n·R = 1/2 Σ |n_xy - n_x n_y / n|.
+def dependence(counts: Floats, across: Floats | float = 1.0, along: Floats | float = 1.0) -> float:
+    """How far counts are from independence of rows and columns, in rows: n·R = 1/2 Σ a_x b_y |n_xy - n_x n_y / n|.
+
+    Args:
+        across: Accents a_x >= 0 of the table's rows; public.
+        along: Accents b_y >= 0 of its columns; public.
 
     Privacy:
         Let a table hold n rows with shares p along x and q along y, and one row (a, b) be added. Entry by entry
@@ -296,17 +321,33 @@ def dependence(counts: Floats) -> float:
             e_a e_b - (n p + e_a)(n q + e_b) / (n + 1) + n p q  =  n / (n + 1) · (e_a - p) ⊗ (e_b - q),
 
         an outer product, whose entries sum in absolute value to n / (n + 1) · 2 (1 - p_a) · 2 (1 - q_b) < 4. Half of
-        that bounds the change of the score: less than 2 for a row added, so also for one removed. It comes near:
-        n rows all alike score 0, and with one more that differs in both places 2 n / (n + 1). An empty table scores 0,
-        and so does one row.
+        that, times the largest a_x b_y, bounds the change of the score: less than 2 max a max b for a row added, so
+        also for one removed. Without accents it comes near: n rows all alike score 0, and with one more that differs in
+        both places 2 n / (n + 1). An empty table scores 0, and so does one row.
     """
     total = max(float(counts.sum()), 1.0)
-    expected = np.outer(counts.sum(1), counts.sum(0)) / total
-    return 0.5 * float(np.abs(counts - expected).sum())
+    apart = np.abs(counts - np.outer(counts.sum(1), counts.sum(0)) / total)
+    return 0.5 * float(np.sum(np.reshape(across, (-1, 1)) * apart * along))
 
 
-def scores(columns: Mapping[str, Whole], views: Mapping[str, View], offered: Sequence[Candidate]) -> Floats:
-    """The dependence of every candidate's column on its parents together; 0 without parents."""
+def accents(views: Mapping[str, View], candidate: Candidate) -> tuple[Floats, Floats]:
+    """How much the cells of all parents together, and those of the column, count: deviations from the mean.
+
+    Of several parents the root mean square, so that no number of them counts more than another by itself.
+    """
+    squares = np.zeros(1)
+    for name, size in zip(candidate.parents, candidate.sizes, strict=True):
+        squares = np.add.outer(squares, views[name].deviations(size) ** 2).ravel()
+    return np.sqrt(squares / max(len(candidate.parents), 1)), views[candidate.column].deviations(candidate.size)
+
+
+def scores(
+    columns: Mapping[str, Whole],
+    views: Mapping[str, View],
+    offered: Sequence[Candidate],
+    weighing: Sequence[tuple[Floats, Floats]],
+) -> Floats:
+    """The accented dependence of every candidate's column on its parents together; 0 without parents."""
     seen: dict[tuple[str, int], Whole] = {}
 
     def coarse(name: str, size: int) -> Whole:
@@ -315,14 +356,15 @@ def scores(columns: Mapping[str, Whole], views: Mapping[str, View], offered: Seq
         return seen[name, size]
 
     found = np.zeros(len(offered))
-    for i, candidate in enumerate(offered):
+    for i, (candidate, (across, along)) in enumerate(zip(offered, weighing, strict=True)):
         if candidate.parents:
             flat = coarse(candidate.parents[0], candidate.sizes[0])
             for name, size in zip(candidate.parents[1:], candidate.sizes[1:], strict=True):
                 flat = flat * size + coarse(name, size)
             flat = flat * candidate.size + coarse(candidate.column, candidate.size)
             shape = math.prod(candidate.sizes), candidate.size
-            found[i] = dependence(np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64))
+            counts = np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+            found[i] = dependence(counts, across, along)
     return found
 
 

@@ -61,7 +61,6 @@ PrivMRFRecipe = MarkovNet
 
 ABSOLUTE = math.sqrt(2 / math.pi)  # E|z| of a standard normal
 MOST_CELLS = 64  # of a number column, however little noise there is
-MOST_CANDIDATES = 1500  # of one choice
 ESTIMATES = 8  # of the model, at most, while marginals are chosen
 
 
@@ -76,7 +75,7 @@ class PrivMRF:
         theta: A useful marginal has this many times more rows a cell than noise moves it by; 6 is the paper's.
         fineness: How many times more cells a pair has than is useful by itself.
         least: Cells that each column of a useful clique has at least, unless it has fewer.
-        certainty: Deviations by which the score of an edge must stand out of its noise.
+        certainty: Deviations by which the score of an edge must stand out of noise and chance.
         wanted_cells: More marginals are bought as long as those of so many cells stay useful.
         most_clique_cells: Cells of the model's largest clique.
         most_model_cells: Cells of the model's graph.
@@ -165,48 +164,48 @@ class PrivMRF:
         rows / (theta · E|noise| · √T) = wanted_cells  gives  T.
         """
         affordable = (rows / (self.theta * ABSOLUTE * sigma * self.wanted_cells)) ** 2
-        return round(min(max(affordable, columns), 6.0 * columns))
+        return round(min(max(affordable, columns), 6.0 * columns, columns + 120.0))
 
     def graph(self, board: "Board", singles: Sequence[Measured]) -> "Graph":
         """The triangulated graph, grown from noisy scores."""
-        graph = Graph(board.domain.names)
+        graph = Graph(board.domain)
         pairs = all_pairs(board.domain)
         if len(pairs) == 1:
             graph.join(*pairs[0])
             return graph
         scores = pair_scores(board, pairs, {each.clique[0]: each for each in singles})
-        deviation = board.ledger.noise("graph") * pair_sensitivity(len(pairs)) * board.rows.max_rows_per_unit
+        noise = board.ledger.noise("graph") * pair_sensitivity(len(pairs)) * board.rows.max_rows_per_unit
+        deviation = math.hypot(noise, by_luck(board.encoder.rows))
         order = np.argsort(-scores, kind="stable")
         waiting = [pairs[i] for i in order if scores[i] > self.certainty * deviation] or [pairs[order[0]]]
         graph.scores = {pair: float(score) for pair, score in zip(pairs, scores, strict=True)}
         grown = True
-        while grown:
-            left = []
+        while grown:  # an edge that waits for others to keep the graph triangulated is tried again
+            edges, left = graph.count, []
             for a, b in waiting:
-                if not self._grow(board, graph, a, b):
-                    left.append((a, b))
-            grown, waiting = len(left) < len(waiting), left
+                if self._fits(board, graph, a, b):
+                    if graph.stays_triangulated(a, b):
+                        graph.join(a, b)
+                    else:
+                        left.append((a, b))
+            grown, waiting = graph.count > edges, left
         return graph
 
-    def _grow(self, board: "Board", graph: "Graph", a: str, b: str) -> bool:
-        """Joins two columns if their new clique is useful, the model stays small and the graph stays triangulated."""
+    def _fits(self, board: "Board", graph: "Graph", a: str, b: str) -> bool:
+        """Whether the clique of two columns that are joined is useful, and small enough; if not, it never will be."""
         clique = board.domain.ordered({a, b} | graph.shared(a, b))
         cells = board.domain.size(clique)
         if len(clique) > 2 and (cells > self.most_clique_cells or not board.useful(clique, self.least)):
             return False
-        if graph.edges and graph.size(board.domain) + cells > max(self.most_model_cells, 4 * len(board.domain.names)):
-            return False
-        if not graph.stays_triangulated(a, b):
-            return False
-        graph.join(a, b)
-        return True
+        return not graph.cliques or sum(graph.cliques.values()) + cells <= self.most_model_cells
 
     def _count(self, board: "Board", model: "Model", graph: "Graph", wanted: int) -> None:
         """Counts the pairs of the best tree, then chosen marginals until the pot is empty."""
         tree = graph.tree()
-        offered = graph.marginals(board.domain, MOST_CANDIDATES)
-        offered = [clique for clique in offered if clique not in tree]
+        offered = [clique for clique in graph.marginals() if clique not in tree]
         chosen = min(max(wanted - len(tree), 0), len(offered))
+        offered = offered[: most_candidates(chosen, board.encoder.rows)]
+        chosen = min(chosen, len(offered))
         part = (1.0 - (self._choosing if chosen else 0.0)) / (len(tree) + chosen)
         for clique in tree:
             model.add(board.count(clique, (), part))
@@ -251,12 +250,22 @@ class PrivMRF:
         )
 
 
+def most_candidates(choices: int, rows: float) -> int:
+    """How many candidates are scored in each choice, so that all choices together end in about half a minute."""
+    return max(40, int(min(60_000 / max(choices, 1), 1e9 / (max(choices, 1) * max(rows, 1.0)))))
+
+
 # Scores of pairs ----------------------------------------------------------------------------------------------------
 
 
 def pair_sensitivity(pairs: int) -> float:
     """Of the vector of scores in L2 norm, per row: each moves by at most 1/2, so all together by √pairs / 2."""
     return math.sqrt(pairs) / 2
+
+
+def by_luck(rows: float) -> float:
+    """The deviation of the score of independent columns: of 1/2 Σ |n_xy - e_xy|, each of variance (1 - 2/π) e_xy."""
+    return 0.5 * math.sqrt((1 - 2 / math.pi) * max(rows, 0.0))
 
 
 def pair_scores(board: "Board", pairs: Sequence[Clique], singles: Mapping[str, Measured]) -> Floats:
@@ -456,20 +465,26 @@ class Candidate:
 
 
 class Graph:
-    """A triangulated graph of columns, its maximal cliques, and the scores of its pairs."""
+    """A triangulated graph of columns.
 
-    def __init__(self, names: Clique):
-        self.beside: dict[str, set[str]] = {name: set() for name in names}
-        self.cliques: list[frozenset[str]] = []
+    Attributes:
+        beside: Of every column, those it is joined to.
+        cliques: The maximal cliques, and how many cells each has.
+        count: How many edges there are.
+        scores: Of pairs.
+    """
+
+    def __init__(self, domain: Domain):
+        self.domain = domain
+        self.beside: dict[str, set[str]] = {name: set() for name in domain.names}
+        self.cliques: dict[frozenset[str], int] = {}
+        self.count = 0
         self.scores: dict[Clique, float] = {}
 
     @property
     def edges(self) -> list[Clique]:
         """In the order of the columns."""
         return [(a, b) for a, b in itertools.combinations(self.beside, 2) if b in self.beside[a]]
-
-    def size(self, domain: Domain) -> int:
-        return sum(domain.size(tuple(clique)) for clique in self.cliques)
 
     def shared(self, a: str, b: str) -> set[str]:
         return self.beside[a] & self.beside[b]
@@ -490,7 +505,9 @@ class Graph:
         clique = frozenset({a, b} | self.shared(a, b))
         self.beside[a].add(b)
         self.beside[b].add(a)
-        self.cliques = [each for each in self.cliques if not each <= clique] + [clique]
+        self.cliques = {each: cells for each, cells in self.cliques.items() if not each <= clique}
+        self.cliques[clique] = self.domain.size(tuple(clique))
+        self.count += 1
 
     def tree(self) -> list[Clique]:
         """The edges of the heaviest forest."""
@@ -503,12 +520,11 @@ class Graph:
                 found.append((a, b))
         return found
 
-    def marginals(self, domain: Domain, most: int) -> list[Clique]:
-        """Every two or more columns of a clique, narrow ones first; at most about so many."""
-        found: dict[Clique, None] = {}
-        widest = max((len(clique) for clique in self.cliques), default=0)
-        for width in range(2, widest + 1):
-            for clique in self.cliques:
-                if len(found) < most:
-                    found |= dict.fromkeys(itertools.combinations(domain.ordered(set(clique)), width))
-        return list(found)
+    def marginals(self) -> list[Clique]:
+        """Every two to four columns of a clique, those of the highest mean score first."""
+        found: dict[Clique, float] = {}
+        for clique in self.cliques:
+            for width in range(2, min(len(clique), 4) + 1):
+                for group in itertools.combinations(self.domain.ordered(set(clique)), width):
+                    found[group] = float(np.mean([self.scores.get(p, 0.0) for p in itertools.combinations(group, 2)]))
+        return sorted(found, key=lambda group: (-found[group], group))

@@ -13,6 +13,8 @@ Departures:
 - A choice gets a tenth of a round instead of half of it: scores are sums over a whole table of counts, far above
   their noise, while every cell that is bought carries its own.
 - From a score the error that noise alone would leave is taken off, as in AIM: else large tables win for their size.
+- In a score a cell counts the more, the farther its values are from the means (`marginals.accent`): a few rows far out
+  can be most of what one column says of another.
 - The columns' own marginals are part of the loss from the start (the encoder has bought them), and the generator starts
   from them.
 - A fixed number of steps each round, not until the loss is below a limit; after the last round a longer fit
@@ -34,6 +36,7 @@ from numpy.typing import NDArray
 from understudy.accounting import checked_number, checked_whole
 from understudy.budget import Item, Ledger, Part
 from understudy.encoding import ROUNDS, Cells, Encoder, cells, codes
+from understudy.marginals import accent, deviations
 from understudy.mechanisms import PrivateRows, noisy_counts, private_choice
 from understudy.randomness import Key
 from understudy.schema import Schema
@@ -125,11 +128,15 @@ class GEM:
         sigma = whole * math.sqrt(rounds)
         cut = cut_for(encoder, finest, most=self.most_cells(columns), least=self.atom_noise * sigma / encoder.rows)
         measured = Measured(encoder, cut, ledger=ledger, most_rows=most_rows)
+        far = deviations(encoder, cut)
+        accents = [accent(far, (measured.names[a], measured.names[b])) for a, b in measured.pairs]
         coded = codes(rows, encoder, cut, key=key.child("codes"))
         training = Training(self, measured, key.child("generator"))
         for turn in range(rounds):
             now = key.child(f"round {turn}")
-            pair = (0,) if columns == 1 else self._choose(coded, measured, training, sigma, rounds, ledger, now)
+            pair = (
+                (0,) if columns == 1 else self._choose(coded, measured, accents, training, sigma, rounds, ledger, now)
+            )
             names = [measured.names[c] for c in pair]
             counts = noisy_counts(
                 coded,
@@ -151,6 +158,7 @@ class GEM:
         self,
         coded: PrivateRows,
         measured: "Measured",
+        accents: Sequence[Floats],
         training: "Training",
         sigma: float,
         rounds: int,
@@ -162,9 +170,13 @@ class GEM:
             coded,
             measured.names,
             functools.partial(
-                errors, pairs=measured.pairs, expected=measured.expected(training.mixture()), sigma=sigma
+                errors,
+                pairs=measured.pairs,
+                expected=measured.expected(training.mixture()),
+                accents=accents,
+                sigma=sigma,
             ),
-            sensitivity=1.0,
+            sensitivity=max(*(float(each.max()) for each in accents), 1e-300),
             what="which pair of columns is farthest off",
             item=Part(POT, self.choice_share / rounds),
             ledger=ledger,
@@ -173,21 +185,23 @@ class GEM:
         return measured.pairs[chosen]
 
 
-def errors(*exact_columns: Codes, pairs: Sequence[Pair], expected: Sequence[Floats], sigma: float) -> Floats:
+def errors(
+    *exact_columns: Codes, pairs: Sequence[Pair], expected: Sequence[Floats], accents: Sequence[Floats], sigma: float
+) -> Floats:
     """The score of every pair: how far its counts are from what is expected, beyond what noise alone would leave.
 
-        score = Σ_ij |exact count_ij - expected_ij| - σ √(2/π) · cells
+        score = Σ_ij a_ij (|exact count_ij - expected_ij| - σ √(2/π))
 
     Privacy:
-        Of sensitivity 1 to one row, whichever is added or removed. The expected counts, σ and the cells are public,
-        and stay as they are. A row is in one cell of each pair and changes its count by one, so one term of the sum
-        changes, by at most one: ||x ± 1 - e| - |x - e|| <= 1. To be called by a hatch alone.
+        Of sensitivity max a_ij to one row, whichever is added or removed. Expected counts, accents a >= 0, σ and
+        the cells are public, and stay as they are. A row is in one cell of each pair and changes its count by one, so
+        one term of the sum changes, by at most its accent: ||x ± 1 - e| - |x - e|| <= 1. To be called by a hatch alone.
     """
     scores = np.empty(len(pairs))
-    for k, ((a, b), counts) in enumerate(zip(pairs, expected, strict=True)):
+    for k, ((a, b), counts, weights) in enumerate(zip(pairs, expected, accents, strict=True)):
         flat = exact_columns[a] * counts.shape[1] + exact_columns[b]
-        exact_counts = np.bincount(flat, minlength=counts.size)
-        scores[k] = np.abs(exact_counts - counts.reshape(-1)).sum() - sigma * math.sqrt(2 / math.pi) * counts.size
+        exact_counts = np.bincount(flat, minlength=counts.size).reshape(counts.shape)
+        scores[k] = np.sum(weights * (np.abs(exact_counts - counts) - sigma * math.sqrt(2 / math.pi)))
     return scores
 
 
@@ -195,7 +209,7 @@ def errors(*exact_columns: Codes, pairs: Sequence[Pair], expected: Sequence[Floa
 
 
 def cut_for(encoder: Encoder, finest: int, *, most: int, least: float) -> dict[str, Cells]:
-    """Cells of even mass for numbers, but with a cell of its own for a value that is repeated often enough; and one
+    """Cells of like values for numbers, but with a cell of its own for a value that is repeated often enough; and one
     for every category that is, those between two of them together.
 
     Args:

@@ -1,4 +1,4 @@
-"""The generator, and how it is fitted to an embedding. Pure functions in JAX; no row comes here.
+"""The generator, and how it is fitted to an embedding. NumPy alone, slopes by hand; no row comes here.
 
     y = z V + b + U φ(… φ(z)),   z standard normal
 
@@ -6,58 +6,35 @@ gives every column its score and the logits of its states. It starts as the iden
 states at their shares.
 
 Given z the states of different columns are drawn independently, so that the mean of a Fourier feature over them is a
-product of sums over probabilities: no relaxation is needed, and the gradient is exact.
+product of sums over probabilities: no relaxation is needed, and the slope is exact.
+
+There is no compiler here on purpose: a step is a few passes over waves of a few thousand numbers that stay in the
+processor's cache, and compiling a program for every shape of table would take about as long as a fit.
 """
 
-import functools
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.synthesizers.merf.embedding import Block, Embedding, starts
-from understudy.synthesizers.merf.recipe import outputs
+from understudy.synthesizers.merf.recipe import with_layers
 
-Params = dict[str, jax.Array]
+Params = dict[str, NDArray]
 
 SHARES = 4.0
 """Weight of squared gaps of shares beside those of scores."""
-
-
-def _in_squares(function: Any) -> list[float]:
-    """Coefficients of a polynomial in u = t² that is near `function` of t for 0 <= t <= 1/2."""
-    near = np.polynomial.Chebyshev.interpolate(lambda u: function(np.sqrt(np.maximum(u, 1e-30))), 6, domain=[0, 0.25])
-    return near.convert(kind=np.polynomial.Polynomial).coef.tolist()
-
-
-COSINE = _in_squares(lambda t: np.cos(2 * np.pi * t))
-SINE = _in_squares(lambda t: np.sin(2 * np.pi * t) / t)
-
-
-@jax.custom_jvp
-def turn(angles: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Cosines and sines, to 2e-6, in an eighth of the time that XLA takes for them on a CPU."""
-    t = angles * (1 / (2 * np.pi))
-    t = t - jnp.round(t)
-    return _horner(COSINE, t * t), _horner(SINE, t * t) * t
-
-
-@turn.defjvp
-def _turn_jvp(primals: Any, tangents: Any) -> Any:
-    cosine, sine = turn(*primals)
-    return (cosine, sine), (-sine * tangents[0], cosine * tangents[0])
-
-
-def _horner(coefficients: Sequence[float], u: jax.Array) -> jax.Array:
-    value = jnp.full_like(u, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        value = value * u + coefficient
-    return value
+WAVE = 50
+"""Frequencies that are worked on at a time, so that they stay in the processor's cache; but at least"""
+WAVE_PER_COLUMN = 4
+"""for every column of states, since each of them costs a call."""
+SMALL = 2**18
+"""Multiplications of a matrix product for which libraries call in no threads: where other processes run, threads wait
+longer than they work."""
 
 
 def initial(blocks: Sequence[Block], widths: Sequence[int], noise: int, draw: np.random.Generator) -> dict[str, Any]:
@@ -77,122 +54,280 @@ def initial(blocks: Sequence[Block], widths: Sequence[int], noise: int, draw: np
     return {name: value.astype(np.float32) for name, value in params.items()}
 
 
-# The mean embedding of fakes -----------------------------------------------------------------------------------------
-
-Shape = tuple[tuple[bool, int], ...]
-"""Of a row: whether each column has a number, and how many states. All that a compiled program depends on."""
+# Fakes ---------------------------------------------------------------------------------------------------------------
 
 
-def facts_of(embedding: Embedding) -> tuple[Shape, dict[str, Any]]:
-    """An embedding as arrays: fits of one shape share a compiled program."""
-    blocks, place = embedding.blocks, 1
-    rows = np.zeros(embedding.touched.shape, int)  # which state factor each touched column has; the first is 1
-    for c, block in enumerate(blocks):
-        if block.states:
-            touches = embedding.touched == c
-            rows[touches] = place + np.searchsorted(embedding.touching[c], np.nonzero(touches)[0])
-            place += len(embedding.touching[c])
+@dataclasses.dataclass(eq=False)
+class Fakes:
+    """What the generator made, column by column, and the slope of a loss in it, added up part by part.
+
+    Attributes:
+        scores: One row a column; 0 where it has none.
+        chances: The probabilities of each column's states, (states, fakes).
+    """
+
+    blocks: Sequence[Block]
+    scores: NDArray
+    chances: list[NDArray]
+    score_slopes: NDArray
+    chance_slopes: list[NDArray]
+
+    @classmethod
+    def of(cls, made: NDArray, blocks: Sequence[Block]) -> "Fakes":
+        scores, chances, rows = np.zeros((len(blocks), len(made)), made.dtype), [], np.ascontiguousarray(made.T)
+        for c, (block, start) in enumerate(zip(blocks, starts(blocks), strict=True)):
+            if block.number:
+                scores[c] = rows[start]
+            logits = rows[start + block.number : start + block.width]
+            weight = np.exp(logits - logits.max(axis=0, initial=-np.inf))
+            chances.append(weight / weight.sum(axis=0))
+        return cls(blocks, scores, chances, np.zeros_like(scores), [np.zeros_like(p) for p in chances])
+
+    def slope(self) -> NDArray:
+        """In scores and logits, shaped as what was made: dp_s / dlogit_t = p_s (1[s = t] - p_t)."""
+        parts = []
+        for block, x, p, dp in zip(self.blocks, self.score_slopes, self.chances, self.chance_slopes, strict=True):
+            if block.number:
+                parts.append(x[None])
+            if block.states:
+                parts.append(p * (dp - (p * dp).sum(axis=0)))
+        return np.concatenate(parts).T
+
+
+# The loss ------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Wave:
+    """A few frequencies: what the e^{iA} of fakes are computed with.
+
+    Attributes:
+        place: Which frequencies: every so many-th, so that one wave touches as many columns as another.
+        w: Of the numbers without states, (frequencies, such columns).
+        turns: Of every touched column with states: the column, which factor it is and of which rows, 1 and its w, and
+            its e^{iθ}.
+        factors: How many columns with states a frequency touches, at most.
+    """
+
+    place: slice
+    w: NDArray
+    turns: list[tuple[int, int, NDArray, NDArray, NDArray]]
+    factors: int
+
+
+def waves_of(embedding: Embedding, dtype: Any) -> list[Wave]:
+    blocks, touched = embedding.blocks, embedding.touched
     plain = [c for c, block in enumerate(blocks) if block.number and not block.states]
-    fourier, product = embedding.weights
-    facts = {
-        "w": embedding.frequencies[:, plain],
-        "w of states": [embedding.frequencies[mine, c] for c, mine in enumerate(embedding.touching)],
-        "phases": [phases[mine] for phases, mine in zip(embedding.phases, embedding.touching, strict=True)],
-        "shares": [np.asarray(block.shares) for block in blocks],
-        "scores": [np.asarray(block.scores) for block in blocks],
-        "weights": np.array([fourier, product, embedding.clip]),
-    }
-    shape = tuple((block.number, block.states) for block in blocks)
-    numbers = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), facts)
-    back = np.zeros(place, int)
-    back[rows.T.ravel()] = np.arange(rows.size)
-    return shape, {
-        **numbers,
-        "rows": jnp.asarray(rows),
-        "back": jnp.asarray(back),
-        "pairs": jnp.asarray(np.stack(embedding.pairs)),
-    }
+    stated = np.array([block.states > 0 for block in blocks])
+    is_state = stated[touched] & (touched >= 0)
+    factor = np.cumsum(is_state, axis=1) - 1  # the columns with states of a frequency, counted
+    size, found = max(WAVE // 2 if stated.any() else WAVE, WAVE_PER_COLUMN * int(stated.sum())), []
+    turning = np.result_type(dtype, np.complex64)
+    many = -(-len(touched) // size)
+    for start in range(many):
+        place, turns = slice(start, None, many), []
+        here, which = np.where(is_state[place], touched[place], -1), factor[place]
+        for c, j in sorted({(int(c), int(j)) for c, j in zip(here.ravel(), which.ravel(), strict=True) if c >= 0}):
+            rows = np.flatnonzero(((here == c) & (which == j)).any(axis=1))
+            w = np.stack([np.ones(len(rows)), embedding.frequencies[place][rows, c]])
+            phases = np.exp(1j * embedding.phases[c][place][rows])
+            turns.append((c, j, rows, w.astype(turning), phases.astype(turning)))
+        w = embedding.frequencies[place][:, plain].astype(dtype)
+        found.append(Wave(place, w, turns, int(which.max(initial=-1)) + 1))
+    return found
 
 
-def parts(made: jax.Array, shape: Shape) -> list[tuple[jax.Array, jax.Array]]:
-    """The score and the states' probabilities of each column."""
-    first = np.cumsum([0, *(number + states for number, states in shape)])[:-1].tolist()
-    return [
-        (made[:, start], jax.nn.softmax(made[:, start + number : start + number + states], axis=1))
-        for start, (number, states) in zip(first, shape, strict=True)
-    ]
+class Loss:
+    """How far fakes are from a target: distance of embeddings, and of single columns from what is known of them.
+
+    The fakes' two halves estimate the squared distance without bias: for independent halves
+    E[(μ₁ - t)·(μ₂ - t)] = |E μ - t|². One batch alone would add its own variance, which is least for fakes that are
+    all alike.
+    """
+
+    def __init__(self, embedding: Embedding, target: NDArray, *, emphasis: float, margins: float, dtype: Any):
+        self.embedding, self.margins, self.dtype = embedding, margins, dtype
+        self.waves = waves_of(embedding, dtype)
+        self.room: NDArray | None = None
+        self.plain = [c for c, block in enumerate(embedding.blocks) if block.number and not block.states]
+        self.numbers = [c for c, block in enumerate(embedding.blocks) if block.number]
+        count, pairs = len(embedding.touched), max(len(embedding.pairs[0]), 1)
+        self.weights = float(pairs * emphasis), float(pairs)
+        self.aim = (target[:count] + 1j * target[count : 2 * count]).astype(np.result_type(dtype, np.complex64))
+        self.products = target[2 * count :].astype(dtype)
+
+    def __call__(self, made: NDArray, some: Sequence[int] | None = None) -> tuple[float, NDArray]:
+        """The loss of an even number of fakes, and its slope in them; with some of the waves standing for all."""
+        fakes = Fakes.of(made, self.embedding.blocks)
+        scale = len(self.waves) / len(waves := self.waves if some is None else [self.waves[i] for i in some])
+        value = sum(self._fourier(wave, fakes, scale) for wave in waves)
+        value += self._products(fakes) + self._margins(fakes)
+        return float(value), fakes.slope()
+
+    def means(self, made: NDArray) -> NDArray:
+        """The mean over fakes of what `Embedding.rows` gives, in expectation over their states."""
+        fakes, (fourier, product) = Fakes.of(made, self.embedding.blocks), self.embedding.weights
+        mean = np.empty_like(self.aim)
+        for wave in self.waves:
+            mean[wave.place] = fourier * self._chain(wave, fakes)[0][-1].mean(axis=1)
+        g = self._clipped(fakes)[0]
+        i, j = self.embedding.pairs
+        return np.concatenate([np.real(mean), np.imag(mean), product * (g @ g.T)[i, j] / len(made)])
+
+    def _chain(self, wave: Wave, fakes: Fakes) -> tuple[NDArray, NDArray, list[NDArray]]:
+        """e^{iA} of numbers, then times the factor of one column with states after the other; those factors; turns."""
+        angles = times(wave.w, fakes.scores[self.plain])
+        chain, factors = self._room(wave, angles.shape)  # (factors, frequencies, fakes)
+        _turn(angles, chain[0])
+        factors[:] = 1
+        turned = []
+        for c, j, rows, w, phases in wave.turns:
+            p = fakes.chances[c]
+            if fakes.blocks[c].number:
+                turned.append(_turn(np.real(w[1, :, None]) * fakes.scores[c]) * phases[:, :1])
+                factors[j, rows] = p[0] * turned[-1] + phases[:, 1:] * p[1]
+            else:
+                turned.append(phases)
+                factors[j, rows] = phases @ p.astype(phases.dtype)
+        for j in range(wave.factors):
+            np.multiply(chain[j], factors[j], out=chain[j + 1])
+        return chain, factors, turned
+
+    def _room(self, wave: Wave, shape: tuple[int, int]) -> tuple[NDArray, NDArray]:
+        """Where waves are worked out, one after the other: fresh memory for each would cost more than the work."""
+        needed = (2 * wave.factors + 1, *shape)
+        if self.room is None or any(a < b for a, b in zip(self.room.shape, needed, strict=True)):
+            most = max(self.waves, key=lambda wave: wave.factors).factors
+            self.room = np.empty((2 * most + 1, len(self.waves[0].w), shape[1]), self.aim.dtype)
+        room = self.room[:, : shape[0], : shape[1]]
+        return room[: wave.factors + 1], room[wave.factors + 1 : needed[0]]
+
+    def _fourier(self, wave: Wave, fakes: Fakes, scale: float) -> float:
+        """Of one wave: with c = dL / dμ, each factor's slope is c* times all other factors."""
+        if not wave.factors:
+            return self._numbers(wave, fakes, scale)
+        chain, factors, turned = self._chain(wave, fakes)
+        value, slopes = self._gap(_halves(chain[-1]).mean(axis=2), wave, scale)
+        rest = chain[-1]
+        _halves(rest)[:] = np.conj(slopes)[:, :, None] / (rest.shape[1] // 2)
+        for j in range(wave.factors - 1, -1, -1):
+            others = chain[j] * rest
+            for (c, factor, rows, w, phases), turn in zip(wave.turns, turned, strict=True):
+                if factor == j:
+                    _add_factor_slope(fakes, c, w, phases, turn, others[rows])
+            rest *= factors[j]
+        rest *= chain[0]
+        fakes.score_slopes[self.plain] -= times(wave.w.T, np.ascontiguousarray(np.imag(rest)))
+        return value
+
+    def _numbers(self, wave: Wave, fakes: Fakes, scale: float) -> float:
+        """The same for numbers alone: dL/dA = Im c · cos A - Re c · sin A."""
+        angles = times(wave.w, fakes.scores[self.plain])
+        cosine, sine = np.cos(angles), np.sin(angles)
+        half = cosine.shape[1] // 2
+        mean = np.empty((len(cosine), 2), self.aim.dtype)
+        mean.real, mean.imag = (np.add.reduce(_halves(part), axis=2) / half for part in (cosine, sine))
+        value, slopes = self._gap(mean, wave, scale)
+        slopes /= half
+        for g, mine in enumerate((slice(0, half), slice(half, None))):
+            cosine[:, mine] *= np.imag(slopes[:, g, None])
+            sine[:, mine] *= np.real(slopes[:, g, None])
+        cosine -= sine
+        fakes.score_slopes[self.plain] += times(wave.w.T, cosine)
+        return value
+
+    def _gap(self, mean: NDArray, wave: Wave, scale: float) -> tuple[float, NDArray]:
+        """(μ₁ - t)·(μ₂ - t), and its slopes in the means of both halves, before the features' own weight."""
+        fourier, weight = self.embedding.weights[0], self.weights[0] * scale
+        gap = fourier * mean - self.aim[wave.place, None]
+        return weight * float(np.real(gap[:, 0] * np.conj(gap[:, 1])).sum()), (weight * fourier) * gap[:, ::-1]
+
+    def _clipped(self, fakes: Fakes) -> tuple[NDArray, NDArray, NDArray]:
+        """The scores that are multiplied, scaled to norm at most C as rows are; those before, and the scale."""
+        scores = np.stack(
+            [
+                (x * p[0] if block.states else x) if block.number else np.asarray(block.scores, self.dtype) @ p
+                for block, x, p in zip(fakes.blocks, fakes.scores, fakes.chances, strict=True)
+            ]
+        )
+        clip = self.embedding.clip
+        scale = np.sqrt(clip / np.maximum((scores**2).sum(axis=0), clip)).astype(self.dtype)
+        return scores * scale, scores, scale
+
+    def _products(self, fakes: Fakes) -> float:
+        (i, j), product, weight = self.embedding.pairs, self.embedding.weights[1], self.weights[1]
+        if not len(i):
+            return 0.0
+        g, scores, scale = self._clipped(fakes)
+        half = g.shape[1] // 2
+        halves = g[:, :half], g[:, half:]
+        gaps = [product * times(part, part.T)[i, j] / half - self.products for part in halves]
+        slope = np.empty_like(g)
+        for mine, part, gap in zip((slice(0, half), slice(half, None)), halves, gaps[::-1], strict=True):
+            outer = np.zeros((len(g), len(g)), self.dtype)
+            outer[i, j] = weight * product / half * gap
+            slope[:, mine] = times(outer + outer.T, part)
+        # Of u C / |u|, where |u| > C: C / |u| times what is across u.
+        across = (slope * scores).sum(axis=0) / np.maximum((scores**2).sum(axis=0), self.embedding.clip)
+        slope = scale * (slope - np.where(scale < 1, across, 0.0).astype(self.dtype) * scores)
+        for c, block in enumerate(fakes.blocks):
+            if not block.number:
+                fakes.chance_slopes[c] += np.outer(np.asarray(block.scores, self.dtype), slope[c])
+            elif block.states:
+                fakes.score_slopes[c] += fakes.chances[c][0] * slope[c]
+                fakes.chance_slopes[c][0] += fakes.scores[c] * slope[c]
+            else:
+                fakes.score_slopes[c] += slope[c]
+        return weight * float(gaps[0] @ gaps[1])
+
+    def _margins(self, fakes: Fakes) -> float:
+        """W₂² of scores to N(0, 1), squared gaps of shares."""
+        n, value = fakes.scores.shape[1], 0.0
+        if self.numbers:
+            x = fakes.scores[self.numbers]
+            gap = x - np.take(_normal(n).astype(self.dtype), x.argsort(axis=1).argsort(axis=1))
+            fakes.score_slopes[self.numbers] += (2 * self.margins / n) * gap
+            value += float((gap**2).sum()) / n
+        for c, block in enumerate(fakes.blocks):
+            if block.states:
+                gap = fakes.chances[c].mean(axis=1) - np.asarray(block.shares, self.dtype)
+                fakes.chance_slopes[c] += (2 * self.margins * SHARES / n) * gap[:, None]
+                value += SHARES * float(gap @ gap)
+        return self.margins * value
 
 
-def mean_features(made: jax.Array, shape: Shape, facts: Mapping[str, Any], groups: int = 1) -> jax.Array:
-    """The mean over fakes of what `Embedding.rows` gives, in expectation over their states: (groups, features)."""
-    columns = parts(made, shape)
-    plain = [x for (x, _), (number, states) in zip(columns, shape, strict=True) if number and not states]
-    angles = facts["w"] @ jnp.stack(plain) if plain else jnp.zeros((len(facts["w"]), len(made)))
-    real, imaginary = turn(angles)  # (frequencies, fakes)
-    for re, im in _state_factors(columns, shape, facts):
-        real, imaginary = real * re - imaginary * im, real * im + imaginary * re
-    scores = [
-        (x * p[:, 0] if states else x) if number else p @ mean
-        for (x, p), (number, states), mean in zip(columns, shape, facts["scores"], strict=True)
-    ]
-    fourier, product, clip = facts["weights"]
-    g = jnp.stack(scores, axis=1)
-    g = g * jnp.sqrt(clip / jnp.maximum((g**2).sum(axis=1, keepdims=True), clip))
-    g = g.reshape(groups, -1, len(shape))
-    products = jnp.einsum("gni,gnj->gij", g, g) / g.shape[1]
-    fouriers = [fourier * part.reshape(len(part), groups, -1).mean(axis=2).T for part in (real, imaginary)]
-    return jnp.concatenate([*fouriers, product * products[:, facts["pairs"][0], facts["pairs"][1]]], axis=1)
+def times(a: NDArray, b: NDArray) -> NDArray:
+    """a @ b, in pieces that are `SMALL`."""
+    size = max(SMALL // max(a.size, 1), 1)
+    pieces = [a @ b[:, start : start + size] for start in range(0, b.shape[1], size)]
+    return np.concatenate(pieces, axis=1) if len(pieces) > 1 else pieces[0]
 
 
-def _state_factors(columns: Sequence[Any], shape: Shape, facts: Mapping[str, Any]) -> list[tuple[jax.Array, jax.Array]]:
-    """E e^{i(w x + θ)} over the states of the columns that have any, gathered by frequency: one a touched column."""
-    if not any(states for _, states in shape):
-        return []
-    fakes = len(columns[0][0])
-    reals, imaginaries = [jnp.ones((1, fakes))], [jnp.zeros((1, fakes))]
-    for c, ((x, p), (number, states)) in enumerate(zip(columns, shape, strict=True)):
-        theta = facts["phases"][c]
-        if number and states:
-            cosine, sine = turn(facts["w of states"][c][:, None] * x[None] + theta[:, :1])
-            reals.append(p[:, 0] * cosine + p[:, 1] * jnp.cos(theta[:, 1:]))
-            imaginaries.append(p[:, 0] * sine + p[:, 1] * jnp.sin(theta[:, 1:]))
-        elif states:
-            reals.append(jnp.cos(theta) @ p.T)
-            imaginaries.append(jnp.sin(theta) @ p.T)
-    real, imaginary = jnp.concatenate(reals), jnp.concatenate(imaginaries)
-    slots = facts["rows"].shape[1]
-    taken = [take(x, facts["rows"].T.ravel(), facts["back"]).reshape(slots, -1, fakes) for x in (real, imaginary)]
-    return list(zip(*taken, strict=True))
+def _halves(x: NDArray) -> NDArray:
+    return x.reshape(len(x), 2, -1)
 
 
-@jax.custom_vjp
-def take(x: jax.Array, index: jax.Array, back: jax.Array) -> jax.Array:
-    """x[index], where each row of x but the first, a constant, is taken once, at `back`: its gradient is a take too."""
-    return x[index]
+def _normal(n: int) -> NDArray:
+    from scipy.special import ndtri
+
+    return ndtri((np.arange(n) + 0.5) / n)
 
 
-def _take_forward(x: jax.Array, index: jax.Array, back: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return x[index], back
+def _turn(angles: NDArray, into: NDArray | None = None) -> NDArray:
+    """e^{iA}."""
+    turned = np.empty(angles.shape, np.result_type(angles.dtype, np.complex64)) if into is None else into
+    turned.real, turned.imag = np.cos(angles), np.sin(angles)
+    return turned
 
 
-def _take_backward(back: jax.Array, gradient: jax.Array) -> tuple[jax.Array, None, None]:
-    return gradient[back], None, None
-
-
-take.defvjp(_take_forward, _take_backward)
-
-
-def margin_loss(made: jax.Array, shape: Shape, facts: Mapping[str, Any]) -> jax.Array:
-    """How far single columns are from what the encoder knows: W₂² of scores to N(0, 1), squared gaps of shares."""
-    n, loss, columns = len(made), jnp.zeros(()), parts(made, shape)
-    numbers = [x for (x, _), (number, _) in zip(columns, shape, strict=True) if number]
-    if numbers:
-        normal = jax.scipy.special.ndtri((jnp.arange(n) + 0.5) / n)
-        loss += ((jnp.sort(jnp.stack(numbers), axis=1) - normal) ** 2).mean(axis=1).sum()
-    for (_, p), (_, states), shares in zip(columns, shape, facts["shares"], strict=True):
-        if states:
-            loss += SHARES * ((p.mean(axis=0) - shares) ** 2).sum()
-    return loss
+def _add_factor_slope(fakes: Fakes, c: int, w: NDArray, phases: NDArray, turned: NDArray, others: NDArray) -> None:
+    """Adds Re(others · dfactor) in the column's score and chances."""
+    by_state = np.real(phases.T @ others)
+    if fakes.blocks[c].number:
+        present = w @ (turned * others)
+        by_state[0] = np.real(present[0])
+        fakes.score_slopes[c] -= fakes.chances[c][0] * np.imag(present[1])
+    fakes.chance_slopes[c] += by_state
 
 
 # The fit ------------------------------------------------------------------------------------------------------------
@@ -206,52 +341,45 @@ def fit(
     steps: int,
     rate: float,
     fakes: int,
+    part: float,
     emphasis: float,
     margins: float,
-    key: jax.Array,
-) -> dict[str, NDArray]:
-    """Adam on the squared distance of mean embeddings, as its fakes' two halves estimate it without bias.
-
-    For independent halves E[(μ₁ - t)·(μ₂ - t)] = |E μ - t|²; one batch alone would add its own variance, which is least
-    for fakes that are all alike.
-    """
-    shape, facts = facts_of(embedding)
-    start = {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
-    rates = rate * 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps))
-    aim = jnp.asarray(target, jnp.float32)
-    weights = jnp.ones(len(aim)).at[: 2 * len(embedding.touched)].set(emphasis)
-    fitted = _run(
-        start, facts, aim, weights, margins, jnp.asarray(rates, jnp.float32), jax.random.split(key, steps), shape, fakes
-    )
-    return {name: np.asarray(value) for name, value in fitted.items()}
-
-
-@functools.partial(jax.jit, static_argnames=("shape", "fakes"))
-def _run(
-    params: Params,
-    facts: Any,
-    aim: jax.Array,
-    weights: jax.Array,
-    margins: Any,
-    rates: jax.Array,
-    keys: jax.Array,
-    shape: Shape,
-    fakes: int,
+    draw: np.random.Generator,
 ) -> Params:
-    import optax
+    """Adam on the loss, with fresh fakes in every step and a rate that falls to zero along a cosine."""
+    loss = Loss(embedding, target, emphasis=emphasis, margins=margins, dtype=np.float32)
+    params = {name: np.array(value, np.float32) for name, value in params.items()}
+    first, second = ({name: np.zeros_like(value) for name, value in params.items()} for _ in range(2))
+    noise, keep_first, keep_second = params["straight"].shape[0], 0.9, 0.99
+    widest = max(value.size for value in params.values())
+    rows = next(rows for rows in range(min(fakes, max(SMALL // widest, 1)), 0, -1) if fakes % rows == 0)
+    for step in range(steps):
+        z = draw.standard_normal((fakes, noise), dtype=np.float32)
+        made, layers = with_layers(params, z.reshape(-1, rows, noise))
+        some = draw.permutation(len(loss.waves))[: math.ceil(part * len(loss.waves))].tolist()
+        slope = loss(made.reshape(fakes, -1), some)[1]
+        slopes = through(params, layers, slope.reshape(-1, rows, slope.shape[1]))
+        now = rate * 0.5 * (1 + math.cos(math.pi * step / steps)) / (1 - keep_first ** (step + 1))
+        for name, slope in slopes.items():
+            first[name] += (1 - keep_first) * (slope - first[name])
+            second[name] += (1 - keep_second) * (slope**2 - second[name])
+            params[name] -= now * first[name] / (np.sqrt(second[name] / (1 - keep_second ** (step + 1))) + 1e-8)
+    return params
 
-    noise, pairs = params["straight"].shape[0], max(len(shape) * (len(shape) - 1) / 2, 1.0)
-    adam = optax.scale_by_adam(b2=0.99)
 
-    def loss(params: Params, key: jax.Array) -> jax.Array:
-        made = outputs(params, jax.random.normal(key, (fakes, noise)), jnp)
-        one, two = mean_features(made, shape, facts, groups=2) - aim
-        return pairs * (one @ (weights * two)) + margins * margin_loss(made, shape, facts)
+def through(params: Mapping[str, NDArray], layers: Sequence[NDArray], slope: NDArray) -> Params:
+    """The slope in the parameters, from that in what was made: back through the layers, (parts, rows, width) each."""
 
-    def step(carry: Any, now: Any) -> tuple[Any, None]:
-        params, memory = carry
-        key, rate = now
-        change, memory = adam.update(jax.grad(loss)(params, key), memory)
-        return (jax.tree.map(lambda p, c: p - rate * c, params, change), memory), None
+    def across(x: NDArray, back: NDArray) -> NDArray:
+        return (x.swapaxes(1, 2) @ back).sum(axis=0)
 
-    return jax.lax.scan(step, (params, adam.init(params)), (keys, rates))[0][0]
+    last = len(layers) - 1
+    slopes = {"straight": across(layers[0], slope), "bias": slope.sum(axis=(0, 1))}
+    slopes[f"weight {last}"] = across(layers[-1], slope)
+    back = slope @ params[f"weight {last}"].T
+    for i in range(last - 1, -1, -1):
+        back = back * (1 - layers[i + 1] ** 2)
+        slopes[f"weight {i}"], slopes[f"shift {i}"] = across(layers[i], back), back.sum(axis=(0, 1))
+        if i:
+            back = back @ params[f"weight {i}"].T
+    return slopes

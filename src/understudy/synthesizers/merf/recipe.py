@@ -20,12 +20,17 @@ KNOTS = 512
 CHUNK = 2**15
 
 
-def outputs(params: Mapping[str, Any], z: Any, xp: Any = np) -> Any:
+def outputs(params: Mapping[str, Any], z: Any) -> Any:
     """Scores and logits, one row for each of the noise."""
-    hidden, depth = z, sum(name.startswith("shift") for name in params)
+    return with_layers(params, z)[0]
+
+
+def with_layers(params: Mapping[str, Any], z: Any) -> tuple[Any, list[Any]]:
+    """Scores and logits, and what they were made of: the noise, then each hidden layer."""
+    layers, depth = [z], sum(name.startswith("shift") for name in params)
     for i in range(depth):
-        hidden = xp.tanh(hidden @ params[f"weight {i}"] + params[f"shift {i}"])
-    return z @ params["straight"] + params["bias"] + hidden @ params[f"weight {depth}"]
+        layers.append(np.tanh(layers[-1] @ params[f"weight {i}"] + params[f"shift {i}"]))
+    return z @ params["straight"] + params["bias"] + layers[-1] @ params[f"weight {depth}"], layers
 
 
 def states_of(logits: Floats, uniform: Floats) -> NDArray[np.int64]:

@@ -84,62 +84,61 @@ def _to_raw(log_scale: float) -> float:
 
 
 def inputs(x: jax.Array, layout: Layout) -> jax.Array:
-    """a_j for every column: (rows, columns, features + 1)."""
-    seen = jnp.where(layout.earlier, x[:, None, :], 0.0)
-    return jnp.concatenate([seen, jnp.ones((x.shape[0], layout.columns, 1), x.dtype)], axis=2)
+    """a_j for every column: (columns, rows, features + 1)."""
+    seen = jnp.where(layout.earlier[:, None, :], x[None], 0.0)
+    return jnp.concatenate([seen, jnp.ones((layout.columns, x.shape[0], 1), x.dtype)], axis=2)
 
 
 def factors(params: Params, x: jax.Array, layout: Layout, components: int) -> list[tuple[jax.Array, jax.Array]]:
     """For both layers, (a, δ) of every row: inputs, and derivatives of -log density by the pre-activations.
 
     The derivatives are those by something added to the pre-activations, at zero: exact, and no gradient of a row is
-    ever formed.
+    ever formed. Columns are layers side by side: (columns, rows, …).
     """
     a = inputs(x, layout)
-    hidden = params["second"].shape[1] - 1
-    first = jnp.einsum("rdi,dio->rdo", a, params["first"])
-    b = _with_one(jnp.tanh(first[..., :hidden]))
+    first = a @ params["first"]
 
-    def loss(added):
-        moved = first + added[0]
-        b = _with_one(jnp.tanh(moved[..., :hidden]))
-        second = jnp.einsum("rdi,dio->rdo", b, params["second"]) + added[1]
-        return -jnp.sum(column_densities(moved[..., hidden:], second, x, params["unit"], layout, components))
+    def loss(first, added):
+        b, linear = _bent(first, params["second"].shape[1] - 1)
+        second = b @ params["second"] + added
+        found = column_densities(linear, second, x, params["unit"], layout, components)
+        return -jnp.sum(found), b
 
-    nothing = jnp.zeros_like(first), jnp.zeros((*first.shape[:2], params["second"].shape[2]), first.dtype)
-    of_first, of_second = jax.grad(loss)(nothing)
+    nothing = jnp.zeros((*first.shape[:2], params["second"].shape[2]), first.dtype)
+    (of_first, of_second), b = jax.grad(loss, argnums=(0, 1), has_aux=True)(first, nothing)
     return [(a, of_first), (b, of_second)]
 
 
-def _with_one(x: jax.Array) -> jax.Array:
-    return jnp.concatenate([x, jnp.ones((*x.shape[:-1], 1), x.dtype)], axis=-1)
+def _bent(first: jax.Array, hidden: int) -> tuple[jax.Array, jax.Array]:
+    """What the second layer sees, [tanh h, 1], and the linear outputs."""
+    ones = jnp.ones((*first.shape[:-1], 1), first.dtype)
+    return jnp.concatenate([jnp.tanh(first[..., :hidden]), ones], axis=-1), first[..., hidden:]
 
 
 def log_density(params: Params, x: jax.Array, layout: Layout, components: int) -> jax.Array:
-    """The log density of every column of every row, given the earlier ones: (rows, columns)."""
-    hidden = params["second"].shape[1] - 1
-    first = jnp.einsum("rdi,dio->rdo", inputs(x, layout), params["first"])
-    second = jnp.einsum("rdi,dio->rdo", _with_one(jnp.tanh(first[..., :hidden])), params["second"])
-    return column_densities(first[..., hidden:], second, x, params["unit"], layout, components)
+    """The log density of every column of every row, given the earlier ones: (columns, rows)."""
+    b, linear = _bent(inputs(x, layout) @ params["first"], params["second"].shape[1] - 1)
+    return column_densities(linear, b @ params["second"], x, params["unit"], layout, components)
 
 
 def column_densities(
     linear: jax.Array, second: jax.Array, x: jax.Array, unit: jax.Array, layout: Layout, components: int
 ) -> jax.Array:
-    """log p(x_j | earlier) from what the layers make: (rows, columns, …) to (rows, columns)."""
-    block = x[:, _places(layout)]  # (rows, columns, width)
-    total = jnp.zeros(block.shape[:2], x.dtype)
+    """log p(x_j | earlier) from what the layers make: (columns, rows, …) to (columns, rows)."""
+    block = x.T[_places(layout)]  # (columns, width, rows)
+    total = jnp.zeros((layout.columns, x.shape[0]), x.dtype)
     if layout.has_number.any():
         shift, log_scale, log_weight = _mixture(second[..., : 3 * components], components)
-        z = block[..., :1] / unit[:, None] - linear[..., :1] - shift
+        z = (block[:, 0] / unit[:, None])[..., None] - linear[..., :1] - shift
         each = log_weight - log_scale - 0.5 * (z * jnp.exp(-log_scale)) ** 2
-        density = logsumexp(each, axis=-1) - 0.5 * math.log(2 * math.pi) - jnp.log(unit)
-        maybe = layout.has_number & layout.has_states
-        present = jnp.where(maybe, block[..., min(1, layout.width - 1)], 1.0)
-        total += jnp.where(layout.has_number, present * density, 0.0)
+        density = logsumexp(each, axis=-1) - 0.5 * math.log(2 * math.pi) - jnp.log(unit)[:, None]
+        maybe = (layout.has_number & layout.has_states)[:, None]
+        present = jnp.where(maybe, block[:, min(1, layout.width - 1)], 1.0)
+        total += jnp.where(layout.has_number[:, None], present * density, 0.0)
     if layout.has_states.any():
-        logits = jnp.where(layout.is_state, linear + second[..., -layout.width :], NEVER)
-        chosen = jnp.where(layout.is_state, block, 0.0)
+        is_state = layout.is_state[:, None, :]
+        logits = jnp.where(is_state, linear + second[..., -layout.width :], NEVER)
+        chosen = jnp.where(is_state, jnp.swapaxes(block, 1, 2), 0.0)
         total += jnp.sum(chosen * jax.nn.log_softmax(logits, axis=-1), axis=-1)
     return total
 
@@ -149,6 +148,30 @@ def _mixture(raw: jax.Array, components: int) -> tuple[jax.Array, jax.Array, jax
     shift, log_scale, weight = (raw[..., i * components : (i + 1) * components] for i in range(3))
     log_scale = _MIDDLE + _HALF * jnp.tanh((log_scale - _MIDDLE) / _HALF)
     return shift, log_scale, jax.nn.log_softmax(weight, axis=-1)
+
+
+@functools.partial(jax.jit, static_argnames=("layout", "components"))
+def influences(params: Params, x: jax.Array, key: jax.Array, layout: Layout, components: int) -> jax.Array:
+    """How much every column takes from each earlier one, √(nats lost when that one is drawn anew): (columns, columns).
+
+    E[log p(x_j | x_k, others) - log p(x_j | x_k', others)] with x_k' another row's: what the density of j makes of k,
+    through all its layers. For x_j ~ N(w x_k, s²) it is (w / s)², so that the root is in deviations of what is left.
+
+    Args:
+        x: Rows to measure on; generated ones.
+    """
+    before = jnp.mean(log_density(params, x, layout, components), axis=1)
+
+    def without(k, key):
+        other = jnp.where(jnp.asarray(layout.owners) == k, x[jax.random.permutation(key, x.shape[0])], x)
+        b, linear = _bent(inputs(other, layout) @ params["first"], params["second"].shape[1] - 1)
+        found = column_densities(linear, b @ params["second"], x, params["unit"], layout, components)
+        return jnp.where(jnp.arange(layout.columns) > k, before - jnp.mean(found, axis=1), 0.0)
+
+    _, lost = lax.scan(
+        lambda _, at: (None, without(*at)), None, (jnp.arange(layout.columns), jax.random.split(key, layout.columns))
+    )
+    return jnp.sqrt(jnp.maximum(lost.T, 0.0))
 
 
 # Rows ---------------------------------------------------------------------------------------------------------------
@@ -300,9 +323,7 @@ def straight_log_density(params: Mapping[str, Any], x: np.ndarray, layout: Layou
 
 @functools.partial(jax.jit, static_argnames=("layout", "components"))
 def _density_chunk(params: Params, x: jax.Array, layout: Layout, components: int) -> jax.Array:
-    hidden = params["second"].shape[1] - 1
-    first = jnp.einsum("rdi,dio->rdo", inputs(x, layout), params["first"])
-    second = jnp.einsum("rdi,dio->rdo", _with_one(jnp.tanh(first[..., :hidden])), params["second"])
+    b, linear = _bent(inputs(x, layout) @ params["first"], params["second"].shape[1] - 1)
     scores, to = x[:, layout.starts], jnp.asarray(quantiles())
     back = jax.vmap(lambda y, knots: _interpolate(y, to, knots), in_axes=(1, 0), out_axes=1)(scores, params["knots"])
     slopes = jnp.diff(params["knots"], axis=1) / jnp.diff(to)  # (columns, knots - 1)
@@ -311,5 +332,5 @@ def _density_chunk(params: Params, x: jax.Array, layout: Layout, components: int
     present = jnp.where(layout.has_states, x[:, jnp.minimum(layout.starts + 1, layout.features - 1)], 1.0)
     is_number = jnp.asarray(layout.has_number)
     moved = x.at[:, layout.starts].set(jnp.where(is_number, back, scores))
-    found = column_densities(first[..., hidden:], second, moved, params["unit"], layout, components)
-    return jnp.sum(found + jnp.where(is_number, present * jnp.log(slope), 0.0), axis=1)
+    found = column_densities(linear, b @ params["second"], moved, params["unit"], layout, components)
+    return jnp.sum(found, axis=0) + jnp.sum(jnp.where(is_number, present * jnp.log(slope), 0.0), axis=1)

@@ -41,11 +41,13 @@ class Prada:
         steps: Private steps; a multiple of `STEPS_PER_ROUND`, or fewer.
         batch_size: Rows that a step draws, on average.
         clip_norm: What one row may add to a gradient (C).
-        rate: Size of the steps at the start; it falls to zero.
+        rate: Size of the steps at the start, up to a factor that follows from the noise (`likelihood_fits.rate_for`);
+            it falls to zero.
         hidden: Width of each column's hidden layer; None for what the noise allows (`likelihood_fits.capacity`).
         components: Normals in the mixture of a number; None likewise.
-        penalty: λ of the group lasso, in units of the noise of a group's gradient; 0 for none.
-        threshold: A parent is an earlier column that moves this one by more than so much, in deviations.
+        penalty: λ of the group lasso, in units of the length of a group's step under noise alone; 0 for none.
+        threshold: A parent is an earlier column whose influence (`density.influences`) is more; the others are cut. None
+            for what noise alone might give, 0 to cut nothing.
         average: The last share of the steps that the generator is the mean of; 0 for where it ended.
         encoding_share: Of the budget, for the distributions of the columns.
         moments_share: Of the budget, for the second moments. The rest is for the steps.
@@ -53,17 +55,17 @@ class Prada:
         order: The order of generation: "schema", or the names of all columns.
     """
 
-    steps: int = 3000
+    steps: int = 2000
     batch_size: int = 800
     clip_norm: float = 0.5
-    rate: float = 0.004
+    rate: float = 0.008
     hidden: int | None = None
     components: int | None = None
-    penalty: float = 0.0
-    threshold: float = 0.0
+    penalty: float = 0.02
+    threshold: float | None = None
     average: float = 0.5
     encoding_share: float = 0.35
-    moments_share: float = 0.25
+    moments_share: float = 0.15
     noise_multiplier: float | None = None
     order: str | tuple[str, ...] = "schema"
 
@@ -77,8 +79,10 @@ class Prada:
         for field in ("hidden", "components"):
             if getattr(self, field) is not None:
                 check_whole(self, field)
-        for field, least in (("clip_norm", 1e-6), ("rate", 1e-12), ("penalty", 0.0), ("threshold", 0.0)):
+        for field, least in (("clip_norm", 1e-6), ("rate", 1e-12), ("penalty", 0.0)):
             check_number(self, field, least)
+        if self.threshold is not None:
+            check_number(self, "threshold", 0.0)
         for field in ("average", "encoding_share", "moments_share"):
             check_number(self, field, 0.0)
         if self.noise_multiplier is not None:

@@ -8,7 +8,6 @@ lasso and its oracle properties", for weights of the penalty from a first estima
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from understudy.budget import Ledger
 from understudy.dpsgd import Job, capacity_for, train
-from understudy.encoding import Encoder, Given, signal_rows, signals
+from understudy.encoding import Encoder, signal_rows, signals
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
 from understudy.synthesizers.prada import density, structure
@@ -40,11 +39,19 @@ NOISE_TARGET = 0.04
 """Rows are clipped as loosely as keeps the noise of a second moment at this deviation."""
 SMALLEST = 1e-3
 """Eigenvalue of a correlation matrix that is inverted; or this part of the radius of its noise, if that is more."""
-SMALLEST_OF_NOISE = 0.1
+SMALLEST_OF_NOISE = 0.5
 LEAST_UNIT = 0.05
 """Deviation of a number about its prediction, at least: a score is never known better at the start."""
 STRAIGHT_ROWS = 2**14
 """Rows that columns are set straight on."""
+ENOUGH_NOISE = 0.6
+"""Of `total_noise`: above it, columns get smaller networks."""
+USUAL_NOISE = 0.05
+"""Of `total_noise`: at it the rate is the one that was set (docs/design-notes.md)."""
+LEAST_INFLUENCE, NOISE_INFLUENCE = 0.05, 1.0
+"""Influence below which a column is no parent: a least one, and a multiple of the noise of a prediction's weight."""
+INFLUENCE_ROWS = 2**12
+"""Rows that influences are measured on."""
 
 
 # The start ----------------------------------------------------------------------------------------------------------
@@ -135,7 +142,7 @@ def start_params(start: Start, shares: Floats, layout: Layout, hidden: int, comp
     d, features = layout.columns, layout.features
     first = np.zeros((d, features + 1, hidden + layout.width))
     first[:, :-1, :hidden] = draw.standard_normal((d, features, hidden)) * layout.earlier[:, :, None]
-    first[:, :-1, :hidden] /= np.sqrt(np.maximum(layout.owners[None, :] < np.arange(d)[:, None], 0).sum(1) + 1)[:, None, None]
+    first[:, :-1, :hidden] /= np.sqrt(layout.earlier.sum(axis=1) + 1.0)[:, None, None]
     first[:, -1, :hidden] = 0.5 * draw.standard_normal((d, hidden))
     unit = np.ones(d)
     for j, (block, at) in enumerate(zip(layout.blocks, layout.starts, strict=True)):
@@ -153,12 +160,31 @@ def start_params(start: Start, shares: Floats, layout: Layout, hidden: int, comp
     return {name: np.asarray(value, np.float32) for name, value in made.items()}
 
 
+def penalties(scale: float, start: Start, rows: float, layout: Layout, hidden: int) -> Floats:
+    """λ of every pair of columns, in units of Adam's direction: (columns, columns).
+
+    A group of m weights that the loss does not feel has a direction of length about √(m (1 - β) / (1 + β)), for Adam's
+    first memory β; λ is a multiple of it. As in the adaptive lasso, pairs that the start is sure of are spared: their λ
+    is divided by how far their prediction is above its noise.
+    """
+    size = np.array([block.width for block in layout.blocks]) * (hidden + layout.width)
+    length = np.sqrt(size * (1 - DECAYS[0]) / (1 + DECAYS[0]))[None, :]
+    squares = np.zeros((layout.columns, layout.columns))
+    np.add.at(squares, (layout.owners[:, None], layout.owners[None, :]), (start.weights / start.left[:, None]) ** 2)
+    sure = np.sqrt(squares) / (start.noise + 1.0 / math.sqrt(max(rows, 1.0)))
+    return scale * length / np.maximum(sure, 1.0)
+
+
 # The loop -----------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Likelihood:
-    """The loop that `dpsgd.train` runs: Adam on the noisy gradient of -log density, and the penalty's proximal map."""
+    """The loop that `dpsgd.train` runs: Adam on the noisy gradient of -log density, and the penalty's proximal map.
+
+    Adam's direction is the gradient over its own root mean square, so a penalty in those units is shrunk by η · λ
+    alone (structure.py has why it must be Adam's metric).
+    """
 
     layout: Layout
     components: int
@@ -168,7 +194,7 @@ class Likelihood:
         """The state before the first step, as plain arrays.
 
         Args:
-            settings: rate, batch (expected), steps, average, amount (columns, columns) of the penalty.
+            settings: rate, batch (expected), steps, average, and the penalty of each pair (columns, columns).
         """
         trained = {name: params[name] for name in ("first", "second")}
         zeros = {name: np.zeros_like(value) for name, value in trained.items()}
@@ -206,6 +232,7 @@ class Likelihood:
             return weights - rate * (m / (1 - b1**step)) / (jnp.sqrt(v / (1 - b2**step)) + 1e-6)
 
         params = jax.tree.map(moved, state["params"], slow, square)
+        params["first"] = structure.shrunk(params["first"], self.layout, rate * settings["penalty"])
         since = step - 1 - jnp.floor((1 - settings["average"]) * settings["steps"])
         weight = jnp.where(since >= 0, 1 / (since + 1), 0.0)
         mean = jax.tree.map(lambda before, now: before + weight * (now - before), state["mean"], params)
@@ -231,11 +258,20 @@ def noise_of_training(ledger: Ledger, rows: float) -> float:
 
 def capacity(noise: float, layout: Layout) -> tuple[int, int]:
     """Hidden units and components that the noise allows: the more weights, the more noise in all of them together."""
-    inputs = float((layout.earlier.sum(axis=1) + 1).sum())
-    for hidden, components in ((32, 4), (16, 3)):
-        if noise * math.sqrt(inputs * hidden) <= 0.2:
-            return hidden, components
-    return 8, 2
+    return (32, 4) if total_noise(noise, layout) <= ENOUGH_NOISE else (16, 3)
+
+
+def total_noise(noise: float, layout: Layout) -> float:
+    """The norm of the noise on the mean gradient of a whole training, for 32 hidden units, in clipping norms."""
+    return noise * math.sqrt(32.0 * float((layout.earlier.sum(axis=1) + 1).sum()))
+
+
+def rate_for(rate: float, noise: float, layout: Layout) -> float:
+    """The rate of the steps: the less noise, the longer; within a factor of two.
+
+    Under noise Adam's denominators are the noise, so that its steps are as long as the gradient is above it.
+    """
+    return rate * float(np.clip(math.sqrt(USUAL_NOISE / max(total_noise(noise, layout), 1e-9)), 0.7, 2.0))
 
 
 def fit_densities(requests: Sequence[Request]) -> list[DensityRecipe]:
@@ -263,6 +299,7 @@ class _Fit:
     method: Any
     encoder: Encoder
     loop: Likelihood
+    start: Start
     job: Job
     columns: tuple[str, ...]
 
@@ -282,7 +319,8 @@ class _Fit:
         loop = Likelihood(layout=layout, components=components, steps_per_round=per_round)
         params = start_params(start, shares, layout, hidden, components, key.child("weights").numpy())
         settings = {
-            "rate": method.rate,
+            "rate": rate_for(method.rate, noise, layout),
+            "penalty": penalties(method.penalty, start, encoder.rows, layout, hidden),
             "batch": sampling_rate(method, encoder.schema) * max(encoder.rows, 1.0),
             "steps": method.steps,
             "average": method.average,
@@ -295,28 +333,54 @@ class _Fit:
             clip_norm=method.clip_norm,
             capacity=capacity_for(encoder.rows),
         )
-        return cls(method=method, encoder=encoder, loop=loop, job=job, columns=columns)
+        return cls(method=method, encoder=encoder, loop=loop, start=start, job=job, columns=columns)
 
     def recipe(self, state: Mapping[str, Any]) -> DensityRecipe:
         layout, components = self.loop.layout, self.loop.components
         params = {**(state["mean"] if self.method.average else state["params"]), "unit": state["unit"]}
         params = {name: np.nan_to_num(value) for name, value in params.items()}
-        norms = np.asarray(structure.group_norms(jnp.asarray(params["first"]), layout)) * params["unit"][:, None]
-        pairs = norms > self.method.threshold
-        _, _, shares = facts(self.encoder, layout)
-        limit = score_limit(self.encoder)
-        key = self.job.key.child("straighten").jax()
-        shares = jnp.asarray(shares, jnp.float32)
-        params = density.straighten(params, shares, jnp.float32(limit), key, layout, components, STRAIGHT_ROWS)
+        keys = self.job.key.child("straighten").jax(), self.job.key.child("influences").jax()
+        limit, means, shares = score_limit(self.encoder), *facts(self.encoder, layout)[::2]
+        last = jnp.asarray(shares, jnp.float32), jnp.float32(limit), keys[0], layout, components, STRAIGHT_ROWS
+        made = density.straighten(params, *last)
+        rows = density.sample(made, layout, components, limit, keys[1], INFLUENCE_ROWS)
+        norms = np.asarray(density.influences(made, jnp.asarray(rows), keys[1], layout, components))
+        norms = np.where(np.isfinite(norms) & _felt(params["first"], layout), norms, 0.0)
+        pairs = norms > threshold(self.method, self.start, self.encoder.rows)
+        if self.method.threshold is None or self.method.threshold > 0:
+            params = {**params, "first": without(params["first"], pairs, means, layout)}
+            made = density.straighten(params, *last)
+            norms = np.where(pairs, norms, 0.0)
         return DensityRecipe(
             layout=layout,
-            params={name: np.asarray(value, np.float32) for name, value in params.items()},
+            params={name: np.asarray(value, np.float32) for name, value in made.items()},
             norms=norms.astype(np.float32),
             pairs=pairs,
             ends=category_ends(self.encoder, layout),
             components=components,
             limit=limit,
         )
+
+
+def threshold(method: Any, start: Start, rows: float) -> float:
+    """How much a column must take from another to have it as a parent: what is set, or what noise alone would give."""
+    if method.threshold is not None:
+        return method.threshold
+    return LEAST_INFLUENCE + NOISE_INFLUENCE * (start.noise + 1.0 / math.sqrt(max(rows, 1.0)))
+
+
+def _felt(first: NDArray, layout: Layout) -> NDArray[np.bool_]:
+    """Which pairs have any weight at all."""
+    return np.asarray(structure.group_norms(jnp.asarray(first), layout)) > 0
+
+
+def without(first: NDArray, pairs: NDArray, means: Floats, layout: Layout) -> NDArray:
+    """First layers with exact zeros for what are not parents, whose mean goes into the constant."""
+    kept = np.concatenate([pairs[:, layout.owners], np.ones((layout.columns, 1), bool)], axis=1)[:, :, None]
+    lost = np.where(kept, 0.0, first)
+    cut = np.where(kept, first, 0.0)
+    cut[:, -1] += np.einsum("f,dfo->do", means, lost[:, :-1])
+    return cut.astype(np.float32)
 
 
 def score_limit(encoder: Encoder) -> float:

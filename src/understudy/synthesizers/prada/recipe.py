@@ -143,6 +143,11 @@ class DensityRecipe:
     components: int
     limit: float
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns in generation order."""
+        return self.layout.names
+
     def sample(self, n: int, *, key: Key) -> Levels:
         from understudy.synthesizers.prada import density
 

@@ -1,0 +1,275 @@
+"""What a report says, as plain values: the page only spells it, and `report.json` is it.
+
+The one rule: the verdict on two tables is the one that `evaluate` gives, by its own functions and on the same rows.
+What is drawn beside it is read through the same doors. Whatever comes from real rows lies under "utility", with the
+stamp.
+
+Privacy:
+    What the model says is covered by its receipt. What is under "utility" is covered by nothing.
+"""
+
+import dataclasses
+import importlib.util
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from understudy.evaluate import NOT_COVERED, WORST, evaluate
+from understudy.ledger_file import LedgerFile
+from understudy.metrics.pair import Side, open_tables
+from understudy.metrics.similarity import associations
+from understudy.metrics.structure import compare
+from understudy.model import Model
+from understudy.report.privacy import privacy_part
+from understudy.schema import Column, Schema
+from understudy.table import read, to_frame
+
+FORMAT = 1
+BINS = 30
+FEW_WHOLE_NUMBERS = 40
+"""An integer column that spans no more than this has a bin for each."""
+OUTER = 0.005
+"""The share of a column at either end that is counted in the first and the last bin."""
+MOST_LABELS = 12
+MOST_IN_A_MATRIX = 30
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+MISSING = "(missing)"
+
+Sides = Mapping[str, Side]
+
+
+def gather(
+    model: Model,
+    synthetic: Any,
+    *,
+    drawn: str,
+    real: Any = None,
+    train: Any = None,
+    ledger: LedgerFile | None = None,
+    truth: Mapping[str, list[str]] | None = None,
+    learners: Iterable[str] | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Everything that is to be said, as JSON knows it.
+
+    Args:
+        model: What was fitted.
+        synthetic: Its rows, as `evaluate` takes them.
+        drawn: Where they came from, in words.
+        real: Real rows to hold them against, or None for a report without utility.
+        train: The table that was fitted, for a floor and a reference.
+        ledger: What was spent on the table over all fits.
+        truth: The true parents, where they are known.
+        learners: Who is to be trained for usefulness; None: `default_learners`.
+        seed: Of the evaluation.
+    """
+    content = {
+        "kind": "understudy-report",
+        "format": FORMAT,
+        "table": model.schema.name,
+        "privacy": privacy_part(model, ledger),
+        "network": network(model, truth),
+    }
+    if real is None:
+        seen, matrix, counts = _looks(model.schema, {"synthetic": synthetic})
+        shown = {"from": drawn, "rows": counts["synthetic"]}
+        return content | {"synthetic": shown, "columns": seen, "associations": matrix, "utility": None}
+    asked = default_learners(model.schema) if learners is None else list(learners)
+    verdict = evaluate(real, synthetic, model.schema, learners=asked or None, train=train, seed=seed).to_dicts()
+    seen, matrix, counts = _looks(model.schema, {"real": real, "synthetic": synthetic})
+    scores = {
+        name: {row["columns"]: row["value"] for row in verdict if row["metric"] == name and row["columns"]}
+        for name in ("wd", "tvd1")
+    }
+    for column in seen:
+        column |= {name: of.get(column["name"]) for name, of in scores.items()}
+    utility = {
+        "covered_by_budget": False,
+        "note": NOT_COVERED,
+        "seed": seed,
+        "real_rows": counts["real"],
+        "target": model.schema.target,
+        "learners": asked,
+        "beside": train is not None,
+        "rows": verdict,
+        "columns": sorted(seen, key=lambda column: -(column["wd"] or 0.0)),
+        "associations": matrix,
+    }
+    shown = {"from": drawn, "rows": counts["synthetic"]}
+    return content | {"synthetic": shown, "columns": None, "associations": None, "utility": utility}
+
+
+def default_learners(schema: Schema) -> list[str]:
+    """One learner where there is something to predict and the extra `eval` is installed; else none."""
+    return ["catboost"] if schema.target is not None and importlib.util.find_spec("catboost") else []
+
+
+# The network --------------------------------------------------------------------------------------------------------
+
+
+def network(model: Model, truth: Mapping[str, list[str]] | None) -> dict[str, Any]:
+    """The learned parents in the order of generation, and the true ones beside them where they are known."""
+    parents = model.parents
+    kept = {
+        child: {parent: model.strengths[child][parent] for parent in of if parent in model.strengths.get(child, {})}
+        for child, of in parents.items()
+    }
+    complete = all(len(of) == place for place, of in enumerate(parents.values()))
+    right = None if truth is None else {name: list(truth.get(name, [])) for name in parents}
+    return {
+        "parents": parents,
+        "strengths": kept if any(kept.values()) else {},
+        "complete": complete and len(parents) > 1,
+        "truth": right,
+        "structure": None if right is None else dataclasses.asdict(compare(parents, right)),
+    }
+
+
+# Columns ------------------------------------------------------------------------------------------------------------
+
+
+def _looks(schema: Schema, tables: Mapping[str, Any]) -> tuple[list[dict], dict | None, dict[str, int]]:
+    """Every column of these tables, in the order of the schema, every pair, and how many rows there are."""
+    with np.errstate(all="ignore"):  # a warning would tell of somebody's value
+        sides, labels = open_tables(schema, tables), _labels(schema, tables)
+        seen = [_column(column, sides, labels) for column in schema]
+        return seen, matrices(schema, sides), {key: side.rows for key, side in sides.items()}
+
+
+def _labels(schema: Schema, tables: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The text of every code of a `Side`; of columns whose values the schema does not list, what the tables hold."""
+    known = {column.name: list(column.labels) for column in schema if column.labels is not None}
+    known |= {column.name: ["false", "true"] for column in schema if column.kind == "boolean"}
+    unlisted = [column for column in schema if column.kind == "categorical" and column.labels is None]
+    if unlisted:
+        rest = [name for name in (*schema.names, schema.unit) if name and name not in {c.name for c in unlisted}]
+        asked = Schema(columns=tuple(unlisted), ignore=(*schema.ignore, *rest), missing=schema.missing)
+        opened = [read(table, asked) for table in tables.values()]
+        known |= {c.name: sorted({label for table in opened for label in table.labels[c.name]}) for c in unlisted}
+    return known
+
+
+def _column(column: Column, sides: Sides, labels: Mapping[str, list[str]]) -> dict[str, Any]:
+    seen = {"name": column.name, "kind": column.kind}
+    if column.is_numeric:
+        return seen | _histogram(column, {key: side.numbers[column.name] for key, side in sides.items()})
+    return seen | _bars(labels[column.name], {key: side.codes[column.name] for key, side in sides.items()})
+
+
+def _histogram(column: Column, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Shares of all rows by bin, on one grid for all tables, and quantiles of what is there."""
+    present = {key: side[~np.isnan(side)] for key, side in values.items()}
+    edges = _edges(column, [side for side in present.values() if len(side)])
+    return {
+        "figure": "histogram",
+        "edges": edges.tolist(),
+        "spelt_bins": _spelt_bins(column, edges),
+        "shares": {key: _binned(side, edges, len(values[key])) for key, side in present.items()},
+        "missing": {key: 1 - len(present[key]) / len(side) for key, side in values.items()},
+        "summary": {key: _summary(side) for key, side in present.items()},
+        "spelt_summary": {key: _spelt_summary(column, _summary(side)) for key, side in present.items()},
+    }
+
+
+def _edges(column: Column, sides: list[np.ndarray]) -> np.ndarray:
+    if not sides:
+        return np.array([0.0, 1.0])
+    ends = np.array([np.quantile(side, [OUTER, 1 - OUTER], method="nearest") for side in sides])
+    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    if column.kind == "integer":
+        step = 1 if high - low < FEW_WHOLE_NUMBERS else math.ceil((high - low + 1) / BINS)
+        return low - 0.5 + step * np.arange(math.floor((high - low) / step) + 2)
+    if high <= low:
+        width = max(abs(low), 1.0) * 0.01
+        low, high = low - width, high + width
+    return low + (high - low) * np.arange(BINS + 1) / BINS
+
+
+def _spelt_bins(column: Column, edges: np.ndarray) -> list[list[str]]:
+    """The first and the last value of every bin."""
+    inside = 0.5 if column.kind == "integer" else 0.0
+    lows, highs = spelt(column, edges[:-1] + inside), spelt(column, edges[1:] - inside)
+    return [list(ends) for ends in zip(lows, highs, strict=True)]
+
+
+def _binned(side: np.ndarray, edges: np.ndarray, rows: int) -> list[float]:
+    places = np.clip(np.searchsorted(edges, side, side="right") - 1, 0, len(edges) - 2)
+    return (np.bincount(places, minlength=len(edges) - 1) / rows).tolist()
+
+
+def _summary(side: np.ndarray) -> dict[str, float]:
+    if not len(side):
+        return {}
+    names = (*(f"{100 * level:g} %" for level in QUANTILES), "mean")
+    return dict(zip(names, [*np.quantile(side, QUANTILES).tolist(), float(side.mean())], strict=True))
+
+
+def _spelt_summary(column: Column, summary: Mapping[str, float]) -> dict[str, str]:
+    return dict(zip(summary, spelt(column, np.array(list(summary.values()))), strict=True)) if summary else {}
+
+
+def _bars(labels: list[str], codes: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Shares of all rows by category, the commonest first; the rare ones share a bar, and the missing have one."""
+    size = len(labels) + 1  # the last code: missing
+    shares = {key: np.bincount(side, minlength=size) / len(side) for key, side in codes.items()}
+    order = np.argsort(-shares.get("real", shares["synthetic"])[:-1], kind="stable")
+    groups = [(labels[place], [place]) for place in order[:MOST_LABELS]]
+    if len(order) > MOST_LABELS:
+        groups.append((f"({len(order) - MOST_LABELS} more together)", order[MOST_LABELS:].tolist()))
+    if any(share[-1] for share in shares.values()):
+        groups.append((MISSING, [size - 1]))
+    return {
+        "figure": "bars",
+        "labels": [label for label, _ in groups],
+        "shares": {key: [float(share[places].sum()) for _, places in groups] for key, share in shares.items()},
+        "missing": {key: float(share[-1]) for key, share in shares.items()},
+        "summary": {key: {} for key in codes},
+        "spelt_summary": {key: {} for key in codes},
+    }
+
+
+def spelt(column: Column, values: np.ndarray) -> list[str]:
+    """Numbers as people write them; instants as the schema's kind of frame would hold them."""
+    if column.kind != "datetime":
+        return [_plain(value) for value in values.tolist()]
+    frame = to_frame({column.name: values}, Schema(columns=(column,)), {})
+    instants = frame[column.name]
+    days = values.max() - values.min() > 3 * 86_400e6
+    return instants.dt.to_string("%Y-%m-%d" if days else "%Y-%m-%d %H:%M:%S").to_list()
+
+
+def _plain(value: float) -> str:
+    if abs(value) >= 1000:
+        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.3g}"
+    return f"{value:.4g}"
+
+
+# Pairs --------------------------------------------------------------------------------------------------------------
+
+
+def matrices(schema: Schema, sides: Sides) -> dict[str, Any] | None:
+    """How strongly each pair of columns goes together in each table, and the difference; None for one column."""
+    if len(schema) < 2:
+        return None
+    found = {key: associations(side) for key, side in sides.items()}
+    if "real" in found:
+        found["difference"] = {pair: found["synthetic"][pair] - value for pair, value in found["real"].items()}
+    ranked = found.get("difference", found["synthetic"])
+    peak = {name: max(abs(ranked[name, other]) for other in schema.names if other != name) for name in schema.names}
+    kept = set(sorted(schema.names, key=lambda name: -peak[name])[:MOST_IN_A_MATRIX])
+    names = [name for name in schema.names if name in kept]
+    return {
+        "names": names,
+        "left_out": len(schema) - len(names),
+        "tables": {key: [[of.get((one, other)) for other in names] for one in names] for key, of in found.items()},
+        "worst": _worst(schema.names, found) if "real" in found else [],
+    }
+
+
+def _worst(names: Iterable[str], found: Mapping[str, Mapping[tuple[str, ...], float]]) -> list[dict[str, Any]]:
+    gaps = found["difference"]
+    pairs = sorted(itertools.combinations(names, 2), key=lambda pair: -abs(gaps[pair]))[:WORST]
+    return [{"columns": list(pair), **{key: of[pair] for key, of in found.items()}} for pair in pairs]

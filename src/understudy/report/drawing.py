@@ -1,0 +1,261 @@
+"""Pictures for a report, as SVG inside the page.
+
+The one rule: no picture says anything by colour alone. Synthetic is filled and real is an outline, what is negative has
+another shape, and what is wrong is dashed. Every picture has a title and a description; whoever puts it on a page
+puts its numbers beside it as a table. All text passes through `Markup.format`, which escapes it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+NUMBERS_IN_CELLS = 10
+"""Up to so many columns the cells of a heat map hold their numbers."""
+MOST_EDGES = 400
+_BLANK, _PLUS, _MINUS = (247, 247, 247), (33, 102, 172), (166, 80, 6)
+_NONE = Markup("")
+
+
+def short(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _svg(key: str, size: tuple[float, float], title: str, description: str, parts: Sequence[Markup]) -> Markup:
+    return Markup(
+        '<svg viewBox="0 0 {w:.0f} {h:.0f}" style="max-width:{w:.0f}px" role="img" '
+        'aria-labelledby="{key}-title {key}-desc">'
+        '<title id="{key}-title">{title}</title><desc id="{key}-desc">{description}</desc>{body}</svg>'
+    ).format(w=size[0], h=size[1], key=key, title=title, description=description, body=Markup("").join(parts))
+
+
+def _text(x: float, y: float, text: str, look: str = "", anchor: str = "start") -> Markup:
+    return Markup('<text x="{:.1f}" y="{:.1f}" class="{}" text-anchor="{}">{}</text>').format(x, y, look, anchor, text)
+
+
+def _rect(x: float, y: float, width: float, height: float, look: str) -> Markup:
+    return Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" class="{}"/>').format(
+        x, y, max(width, 0.0), max(height, 0.0), look
+    )
+
+
+def _path(points: str, look: str) -> Markup:
+    return Markup('<path d="{}" class="{}"/>').format(points, look)
+
+
+# The budget ---------------------------------------------------------------------------------------------------------
+
+
+def budget(items: Sequence[Mapping[str, Any]], key: str = "budget") -> Markup:
+    """One bar for each item of the plan, as long as its part of the budget."""
+    width, row, left = 350, 40, 2
+    longest = max((item["share"] for item in items), default=1.0)
+    parts = []
+    for place, item in enumerate(items):
+        y = place * row
+        parts += [
+            _text(left, y + 14, short(item["what"] + (f", and {item['more']} more" if item["more"] else ""), 48)),
+            _rect(left, y + 19, (width - 64) * item["share"] / longest, 12, "synthetic"),
+            _text(left + 6 + (width - 64) * item["share"] / longest, y + 30, percent(item["share"])),
+        ]
+    largest = max(items, key=lambda item: item["share"])["what"] if items else "nothing"
+    description = f"{len(items)} bars. The longest is: {largest}."
+    return _svg(key, (width, row * len(items) or 1), "Where the budget went", description, parts)
+
+
+# Columns ------------------------------------------------------------------------------------------------------------
+
+
+def column(seen: Mapping[str, Any], key: str) -> Markup:
+    return _histogram(seen, key) if seen["figure"] == "histogram" else _bars(seen, key)
+
+
+def _histogram(seen: Mapping[str, Any], key: str) -> Markup:
+    """Filled bars for the synthetic rows, and a stepped line over them for the real ones."""
+    width, height, left, right, top, bottom = 340.0, 150.0, 44.0, 8.0, 10.0, 22.0
+    shares = seen["shares"]
+    peak = max((max(side) for side in shares.values()), default=0.0) or 1.0
+    count = len(seen["edges"]) - 1
+    step, floor = (width - left - right) / count, height - bottom
+
+    def up(share: float) -> float:
+        return floor - (floor - top) * share / peak
+
+    parts = [
+        _rect(left + place * step + 0.4, up(share), step - 0.8, floor - up(share), "synthetic")
+        for place, share in enumerate(shares["synthetic"])
+        if share
+    ]
+    if "real" in shares:
+        steps = [f"H{left + (place + 1) * step:.1f}V{up(share):.1f}" for place, share in enumerate(shares["real"][1:])]
+        points = f"M{left:.1f} {floor:.1f}V{up(shares['real'][0]):.1f}{''.join(steps)}H{width - right:.1f}V{floor:.1f}"
+        parts.append(_path(points, "real"))
+    bins = seen["spelt_bins"]
+    parts += [
+        _path(f"M{left:.1f} {top:.1f}V{floor:.1f}H{width - right:.1f}", "axis"),
+        _text(left - 4, top + 8, percent(peak), "small", "end"),
+        _text(left - 4, floor, "0", "small", "end"),
+        _text(left, height - 6, bins[0][0], "small"),
+        _text(left + step * (count // 2), height - 6, bins[count // 2][0] if count > 2 else "", "small", "middle"),
+        _text(width - right, height - 6, bins[-1][1], "small", "end"),
+    ]
+    return _svg(key, (width, height), f"Distribution of {seen['name']}", _compared(seen, "Histogram"), parts)
+
+
+def _bars(seen: Mapping[str, Any], key: str) -> Markup:
+    """A filled bar for the synthetic share of each category, and an outlined one below it for the real share."""
+    width, left, room = 340.0, 118.0, 124.0
+    shares = seen["shares"]
+    row = 16 + 13 * ("real" in shares)
+    peak = max((max(side, default=0.0) for side in shares.values()), default=0.0) or 1.0
+    parts = []
+    for place, label in enumerate(seen["labels"]):
+        y = place * row
+        parts.append(_text(left - 6, y + row / 2 + 3, short(label, 16), "small", "end"))
+        for line, (side, look) in enumerate((("synthetic", "synthetic"), ("real", "real"))):
+            if side in shares:
+                share = shares[side][place]
+                parts.append(_rect(left, y + 3 + 12 * line, room * share / peak, 9, look))
+                words = percent(share) + (f" {side}" if "real" in shares and place == 0 else "")
+                parts.append(_text(left + room * share / peak + 5, y + 11.5 + 12 * line, words, "tiny"))
+    parts.append(_path(f"M{left:.1f} 0V{row * len(seen['labels']):.1f}", "axis"))
+    size = (width, max(row * len(seen["labels"]), 1) + 2)
+    return _svg(key, size, f"Shares of {seen['name']}", _compared(seen, "Bars"), parts)
+
+
+def _compared(seen: Mapping[str, Any], word: str) -> str:
+    both = "synthetic rows filled, real rows as an outline" if "real" in seen["shares"] else "synthetic rows"
+    return f"{word}: {both}. The numbers are in the table below."
+
+
+# Pairs --------------------------------------------------------------------------------------------------------------
+
+
+def heat(names: Sequence[str], matrix: Sequence[Sequence[float | None]], key: str, title: str) -> Markup:
+    """A square of cells: with numbers in them if they are few, else marks as large as the numbers.
+
+    A positive number is blue and a square, a negative one orange and a circle.
+    """
+    few = len(names) <= NUMBERS_IN_CELLS
+    cell, left, top = 34 if few else 16 if len(names) <= 20 else 12, 116, 18
+    peak = max((abs(value) for row in matrix for value in row if value is not None), default=0.0)
+    scale = 1.0 if title != "Difference" else max(peak, 0.05)
+    side = cell * len(names)
+    parts = [_rect(left, top, side, side, "blank")]
+    for y, (name, row) in enumerate(zip(names, matrix, strict=True)):
+        middle = top + cell * (y + 0.5)
+        parts.append(_text(left - 5, middle + 4, f"{y + 1} {short(name, 14)}", "small", "end"))
+        parts.append(_text(left + cell * (y + 0.5), top - 5, str(y + 1), "small" if cell > 12 else "tiny", "middle"))
+        for x, value in enumerate(row):
+            if value is not None:
+                parts.append((_cell if few else _mark)(left + cell * x, top + cell * y, cell, value, scale))
+    full = f" Full colour is ±{scale:.2g}." if title == "Difference" else ""
+    description = f"{len(names)} by {len(names)} cells.{full} The numbers are in the table below."
+    return _svg(key, (left + side + 4, top + side + 4), title, description, parts)
+
+
+def colour(strength: float) -> tuple[int, int, int]:
+    """Between white and blue for 0 to 1, between white and orange for 0 to -1."""
+    end, weight = (_PLUS if strength >= 0 else _MINUS), min(abs(strength), 1.0)
+    red, green, blue = (round(a + (b - a) * weight) for a, b in zip(_BLANK, end, strict=True))
+    return red, green, blue
+
+
+def luminance(rgb: Sequence[int]) -> float:
+    """Relative luminance, as WCAG 2 defines it."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in rgb)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _cell(x: float, y: float, size: float, value: float, scale: float) -> Markup:
+    rgb = colour(value / scale)
+    ink = "#000" if luminance(rgb) > 0.179 else "#fff"  # where black and white stand out equally
+    return Markup(
+        '<rect x="{x:.0f}" y="{y:.0f}" width="{s:.0f}" height="{s:.0f}" fill="rgb{rgb}"/>'
+        '<text x="{tx:.1f}" y="{ty:.1f}" style="fill:{ink}" class="cell" text-anchor="middle">{number}</text>'
+    ).format(x=x, y=y, s=size, rgb=str(rgb), tx=x + size / 2, ty=y + size / 2 + 4, ink=ink, number=f"{value:z.2f}")
+
+
+def _mark(x: float, y: float, size: float, value: float, scale: float) -> Markup:
+    reach = (size - 1) * math.sqrt(min(abs(value / scale), 1.0))
+    if reach < 1:
+        return _NONE
+    look = "plus" if value >= 0 else "minus"
+    if value >= 0:
+        return _rect(x + (size - reach) / 2, y + (size - reach) / 2, reach, reach, look)
+    return Markup('<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" class="{}"/>').format(
+        x + size / 2, y + size / 2, reach / 2, look
+    )
+
+
+# The network --------------------------------------------------------------------------------------------------------
+
+
+def network(
+    parents: Mapping[str, Sequence[str]],
+    key: str,
+    title: str,
+    *,
+    strengths: Mapping[str, Mapping[str, float]] | None = None,
+    against: Mapping[str, Sequence[str]] | None = None,
+) -> Markup:
+    """Columns from top to bottom, and an arrow from each parent to its child.
+
+    An arrow to a later column runs on the right, one to an earlier column on the left. Without an equal in
+    `against` it is dashed. The stronger, the thicker.
+    """
+    names, strengths = list(parents), strengths or {}
+    edges = [(parent, child) for child, of in parents.items() for parent in of]
+    total = len(edges)
+    edges = sorted(edges, key=lambda edge: -strengths.get(edge[1], {}).get(edge[0], 0.0))[:MOST_EDGES]
+    place = {name: number for number, name in enumerate(names)}
+    back = max((place[parent] - place[child] for parent, child in edges), default=0)
+    ahead = max((place[child] - place[parent] for parent, child in edges), default=0)
+    row, label = 30.0, 128.0
+    left = 10 + (_reach(back, len(names)) * 0.78 if back > 0 else 0)
+    width = left + label + 14 + (_reach(ahead, len(names)) * 0.78 if ahead > 0 else 0)
+    most = max((strength for of in strengths.values() for strength in of.values()), default=0.0) or 1.0
+    parts = [
+        Markup(
+            '<defs><marker id="{}-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+            'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" class="tip"/></marker></defs>'
+        ).format(key)
+    ]
+    for parent, child in edges:
+        strength = strengths.get(child, {}).get(parent)
+        known = against is None or parent in against.get(child, ())
+        thick = 1.2 if strength is None else 1 + 3 * strength / most
+        parts.append(_arrow((place[parent], place[child]), (left, label, row), len(names), key, known, thick))
+    for number, name in enumerate(names):
+        y = number * row + row / 2
+        parts.append(_rect(left, y - 11, label, 22, "node"))
+        parts.append(_text(left + label / 2, y + 4, short(name, 17), "", "middle"))
+    cut = f" Of {total} arrows the {MOST_EDGES} strongest are drawn." if total > MOST_EDGES else ""
+    description = f"{len(names)} columns and {total} arrows from parent to child, listed in the table below.{cut}"
+    return _svg(key, (width, row * len(names)), title, description, parts)
+
+
+def _reach(distance: int, count: int) -> float:
+    """How far an arrow bends out; long ones further, and all within a phone's width."""
+    return 24 + 190 * abs(distance) / max(count, 8)
+
+
+def _arrow(
+    ends: tuple[int, int], frame: tuple[float, float, float], count: int, key: str, known: bool, thick: float
+) -> Markup:
+    left, label, row = frame
+    start, end = (row * number + row / 2 for number in ends)
+    down = ends[1] > ends[0]
+    x = left + label + 1 if down else left - 1
+    bend = x + (1 if down else -1) * _reach(ends[1] - ends[0], count)
+    shift = 4 if down else -4  # it leaves the lower part of its parent and meets the upper part of its child
+    start, end = start + shift, end - shift
+    points = f"M{x:.1f} {start:.1f}C{bend:.1f} {start:.1f} {bend:.1f} {end:.1f} {x:.1f} {end:.1f}"
+    return Markup('<path d="{}" class="{}" stroke-width="{:.1f}" marker-end="url(#{}-tip)"/>').format(
+        points, "edge" if known else "edge wrong", thick, key
+    )

@@ -1,0 +1,208 @@
+"""The first part of a report: what is promised, what that means for an attacker, and what it was spent on.
+
+The one rule: everything here is known without a row. It follows from the receipt, the schema and the settings, and
+every bound is rounded towards the attacker.
+
+An attacker who wants to know whether one unit was in the table tests one hypothesis against another. Under (ε, δ) the
+true positive rate t and the false positive rate f of any test obey
+
+    t ≤ exp(ε) f + δ    and    1 - f ≤ exp(ε) (1 - t) + δ,
+
+so after a fair coin no guess is right more often than (exp(ε) + δ) / (1 + exp(ε)). Where all noise is Gaussian or
+charged as such, and no batch is sampled, the whole fit is as private as one Gaussian of some mu, which must be below
+the one that just meets (ε, δ), and then t ≤ Phi(Phi^-1(f) + mu) + δ: often far less.
+
+Sources: Kairouz, Oh and Viswanath (2015), arXiv:1311.0776, for the two lines; Dong, Roth and Su (2019),
+arXiv:1905.02383, for the Gaussian.
+"""
+
+import dataclasses
+import math
+import platform
+from collections.abc import Iterable
+from typing import Any
+
+import understudy
+from understudy.accounting import Budget, Line
+from understudy.encoding import ColumnMap, Given
+from understudy.ledger_file import LedgerFile
+from understudy.model import Model
+from understudy.pipeline import items
+from understudy.schema import Column
+
+FALSE_POSITIVES = 0.01
+"""Where the true positive rate is given: one false alarm in a hundred."""
+NOT_COVERED = (
+    "What is computed on real rows by other means: an evaluation, a plot, the utility part of a report.",
+    "The schema: the names of the columns, their kinds, and whatever bounds and categories it lists are taken to be "
+    "public.",
+    "What was released of the same table before, or is released of it later: each fit has a budget of its own, and "
+    "they add up.",
+    "What is true of people in general: a model may show that smokers fall ill without knowing any one of them.",
+)
+
+
+def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
+    """All that the page says of privacy, as plain values."""
+    receipt = model.receipt
+    return {
+        "promise": receipt.promise,
+        "epsilon": receipt.budget.epsilon,
+        "delta": receipt.budget.delta,
+        "spent": {"epsilon": receipt.epsilon, "delta": receipt.delta, "rdp_epsilon": receipt.rdp_epsilon},
+        "adjacency": receipt.adjacency,
+        "unit": receipt.unit,
+        "max_rows_per_unit": receipt.max_rows_per_unit,
+        "attacker": attacker(receipt.budget, gaussian=not _is_sampled(model)),
+        "void": receipt.seed is not None,
+        "seed": receipt.seed,
+        "noise_source": receipt.noise_source,
+        "warnings": list(receipt.warnings),
+        "not_bought": receipt.not_bought,
+        "where_it_went": where_it_went(receipt.lines),
+        "lines": [{**dataclasses.asdict(line), "sigma": line.sigma} for line in receipt.lines],
+        "columns": [_facts(column, model.encoder.maps[column.name]) for column in model.schema],
+        "rows": {"public": model.schema.rows, "bought": None if model.schema.rows else model.encoder.rows},
+        "method": {"name": model.method.name, **dataclasses.asdict(model.method)},
+        "schema": model.schema.to_toml(),
+        "not_covered": list(NOT_COVERED),
+        "ledger": None if ledger is None else _ledger(ledger, model.schema.name),
+        "versions": {
+            "fitted with understudy": receipt.version or "unknown",
+            "accountant": receipt.accountant,
+            "report by understudy": understudy.__version__,
+            "Python": platform.python_version(),
+        },
+    }
+
+
+# What an attacker can do --------------------------------------------------------------------------------------------
+
+
+def attacker(budget: Budget, *, gaussian: bool) -> dict[str, Any]:
+    """The most that anybody can find out about one unit, by the two numbers of the promise and by its Gaussian.
+
+    Args:
+        budget: What was promised.
+        gaussian: Whether the whole fit composes to one Gaussian.
+    """
+    epsilon, delta = budget.epsilon, budget.delta
+    shrunk = math.exp(-epsilon)
+    answer: dict[str, Any] = {
+        "prior": 0.5,
+        "right": min(1.0, (1 + delta * shrunk) / (1 + shrunk)),
+        "false_positives": FALSE_POSITIVES,
+        "true_positives": min(
+            1.0,
+            math.exp(min(epsilon, 700.0)) * FALSE_POSITIVES + delta,
+            1 - (1 - delta - FALSE_POSITIVES) * shrunk,
+        ),
+        "gaussian": None,
+    }
+    if gaussian:
+        from scipy.special import ndtr, ndtri
+
+        mu = gaussian_mu(epsilon, delta)
+        answer["gaussian"] = {
+            "mu": mu,
+            "right": min(answer["right"], float(ndtr(mu / 2)) + delta),
+            "true_positives": min(answer["true_positives"], float(ndtr(ndtri(FALSE_POSITIVES) + mu)) + delta),
+        }
+    return answer
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The mu of the Gaussian that just meets (ε, δ): Balle and Wang (2018), theorem 8, rounded up."""
+    from scipy.special import log_ndtr
+
+    def cost(mu: float) -> float:
+        first = float(log_ndtr(mu / 2 - epsilon / mu))
+        second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+        return math.exp(first) * -math.expm1(min(0.0, second - first))
+
+    low, high = 1e-12, 1e6
+    while high / low > 1 + 1e-12:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if cost(middle) <= delta else (low, middle)
+    return high
+
+
+def _is_sampled(model: Model) -> bool:
+    planned = items(model.schema, model.method, model.receipt.budget)
+    return any(purchase.sampling_rate for purchase in (*planned, *model.receipt.lines))
+
+
+# Where the budget went ----------------------------------------------------------------------------------------------
+
+
+def where_it_went(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """The purchases of each item of the plan together, with their part of the sum of squares of mu."""
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        found.setdefault(line.name, []).append(line)
+    weights = {name: math.fsum(mu_squared(line) for line in bought) for name, bought in found.items()}
+    total = math.fsum(weights.values())
+    return [
+        {
+            "item": name,
+            "what": bought[0].what,
+            "more": len({line.what for line in bought}) - 1,
+            "mechanism": ", ".join(dict.fromkeys(line.mechanism for line in bought)),
+            "purchases": sum(line.times for line in bought),
+            "share": weights[name] / total,
+        }
+        for name, bought in found.items()
+    ]
+
+
+def mu_squared(line: Line) -> float:
+    """What a line weighs in the composition: its times · mu².
+
+    A sampled Gaussian of rate q weighs about q² times (exp(1 / noise_multiplier²) - 1), its Gaussian limit (Bu et al.
+    2019, arXiv:1911.11607), and never more than without sampling.
+    """
+    if line.sampling_rate is None:
+        return line.times * line.mu**2
+    unsampled = 1 / line.noise_multiplier**2
+    limit = line.sampling_rate**2 * math.expm1(min(unsampled, 700.0))  # beyond, floats end
+    return line.times * min(limit, unsampled)
+
+
+# What is public, and what was bought --------------------------------------------------------------------------------
+
+
+def _facts(column: Column, bought: ColumnMap) -> dict[str, Any]:
+    public = [column.kind]
+    low, high = (None if bound is None else str(bound) for bound in (column.low, column.high))
+    if low is not None or high is not None:
+        public.append(f"from {low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}")
+    if column.values is not None:
+        public.append(f"{len(column.values)} categories, by name")
+    if column.atoms:
+        public.append("values known to be repeated: " + ", ".join(f"{atom:g}" for atom in column.atoms))
+    if column.nullable:
+        public.append("a cell may be missing")
+    return {"name": column.name, "public": public, "bought": _bought(column, bought)}
+
+
+def _bought(column: Column, bought: ColumnMap) -> list[str]:
+    if isinstance(bought, Given):
+        return []
+    if column.kind == "categorical" and column.values is None:
+        learned = ["which categories are frequent", "their shares"]
+    elif not column.is_numeric:
+        learned = ["the share of each value"]
+    else:
+        learned = ["how its values are spread"]
+        learned += ["where they lie"] * (column.low is None or column.high is None)
+    return learned + ["the share that is missing"] * column.nullable
+
+
+def _ledger(ledger: LedgerFile, table: str) -> dict[str, Any]:
+    total, cap = ledger.total(table), ledger.cap(table)
+    return {
+        "file": ledger.path.name,
+        "table": table,
+        **dataclasses.asdict(total),
+        "cap": None if cap is None else dataclasses.asdict(cap),
+    }

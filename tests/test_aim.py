@@ -1,0 +1,182 @@
+"""AIM: what it may choose, how it divides its pot, and how near its pairs come when there is no noise to speak of."""
+
+import itertools
+
+import numpy as np
+import polars as pl
+import pytest
+
+import understudy
+from test_contract import distance
+from understudy.accounting import Item
+from understudy.marginals import Domain, Measured
+from understudy.pgm import megabytes, model_size
+from understudy.schema import Column, Schema
+from understudy.synthesizers import aim
+from understudy.synthesizers.aim import AIM, POT, Candidates, noise_expected
+
+RING = Schema(name="ring", columns=tuple(Column(name=name, kind="integer", low=0, high=3) for name in "abcd"))
+FIVE = Schema(name="five", columns=(*RING.columns, Column(name="e", kind="boolean")))
+
+
+def ring(n=6000, seed=0):
+    """Four columns on a ring, which no tree can hold: each of b and d follows a, and c is made of both."""
+    draw = np.random.default_rng(seed)
+    a = draw.integers(0, 4, n)
+    b, d = (np.where(draw.random(n) < 0.3, draw.integers(0, 4, n), a) for _ in range(2))
+    c = np.where(draw.random(n) < 0.5, b, (d + 1) % 4)
+    return pl.DataFrame({"a": a, "b": b, "c": c, "d": d})
+
+
+def five(n=6000):
+    draw = np.random.default_rng(1)
+    return ring(n).with_columns(e=(pl.col("a") + pl.Series(draw.integers(0, 4, n))) > 3)
+
+
+def domain(**sizes):
+    return Domain(sizes)
+
+
+# The whole ----------------------------------------------------------------------------------------------------------
+
+
+def test_at_a_huge_epsilon_every_pair_is_as_near_as_a_sample():
+    table = five()
+    drawn = understudy.fit(table, FIVE, AIM(rounds_per_column=3), epsilon=1e6, seed=0).sample(table.height, seed=1)
+    again = table.sample(table.height, with_replacement=True, seed=2)
+    pairs = [list(pair) for pair in itertools.combinations(FIVE.names, 2)]
+    gaps = [float(distance(table, drawn, pair)) - float(distance(table, again, pair)) for pair in pairs]
+    assert np.mean(gaps) <= 0.02
+
+
+def test_triples_are_met_where_the_workload_has_them():
+    draw = np.random.default_rng(0)
+    a, b = draw.integers(0, 2, (2, 8000))
+    table = pl.DataFrame({"a": a, "b": b, "c": (a + b) % 2})  # every pair is independent
+    schema = Schema(columns=tuple(Column(name=name, kind="integer", low=0, high=1) for name in "abc"))
+    drawn = {
+        degree: understudy.fit(table, schema, AIM(degree=degree), epsilon=10.0, seed=0).sample(8000, seed=0)
+        for degree in (2, 3)
+    }
+    assert distance(table, drawn[3], ["a", "b", "c"]) < 0.05 < 0.4 < distance(table, drawn[2], ["a", "b", "c"])
+
+
+def test_numbers_keep_a_dependence_that_no_tree_holds():
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(2, 8000))
+    frame = pl.DataFrame({"x": x, "y": x + y, "z": x - y})
+    schema = Schema(columns=tuple(Column(name=name, kind="continuous", low=-20.0, high=20.0) for name in "xyz"))
+    drawn = understudy.fit(frame, schema, AIM(rounds_per_column=2, last_iterations=60), epsilon=2.0, seed=0).sample(
+        8000, seed=0
+    )
+    found = np.corrcoef(drawn.to_numpy().T)
+    assert np.abs(found - np.corrcoef(frame.to_numpy().T)).max() < 0.1
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 1e6])
+def test_the_pot_is_emptied_and_every_round_chooses_and_counts(epsilon):
+    model = understudy.fit(ring(500), RING, "aim", epsilon=epsilon, seed=0)
+    lines = [line for line in model.receipt.lines if line.name == POT]
+    assert [line.mechanism for line in lines] == ["exponential", "discrete gaussian"] * (len(lines) // 2)
+    whole = Item(name=POT, mechanism="adaptive", share=AIM().plan(RING)[0].share)
+    assert model.receipt.not_bought == 0 and whole.share == pytest.approx(1 - AIM().encoding_share)
+    assert 0.98 * epsilon <= model.receipt.epsilon <= epsilon
+    spent = sum(line.mu**2 for line in lines)
+    encoder = sum(line.times * line.mu**2 for line in model.receipt.lines if line.name != POT)
+    # The row count takes a little more than its share of the encoder's.
+    assert spent / (spent + encoder) == pytest.approx(1 - AIM().encoding_share, rel=0.01)
+
+
+def test_rounds_grow_dearer_and_never_take_more_than_their_share():
+    method = AIM(rounds_per_column=16, least_rounds=2)
+    lines = understudy.fit(ring(300), RING, method, epsilon=0.5, seed=0).receipt.lines
+    costs = np.array([line.mu**2 for line in lines if line.name == POT and line.mechanism == "discrete gaussian"])
+    shares = costs / costs.sum()
+    assert shares[0] == pytest.approx(1 / 64, rel=0.01)
+    assert (np.diff(shares[:-1]) > -1e-9).all() and shares[:-1].max() <= 1 / 8 + 1e-9
+    assert shares[-1] <= 2 / 8 + 1e-9  # what was left: less than two rounds
+    assert 8 <= len(shares) + 1 <= 64
+
+
+def test_a_table_with_too_many_candidates_sees_samples_of_them(monkeypatch):
+    monkeypatch.setattr(aim, "MOST_CANDIDATES", 3)
+    model = understudy.fit(ring(1000), RING, "aim", epsilon=1.0, seed=0)
+    assert model.sample(50, seed=0).height == 50 and model.receipt.not_bought == 0
+
+
+# Candidates ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+def test_weights_are_how_much_of_the_workload_a_clique_bears_on(degree):
+    names = tuple("abcde")
+    candidates = Candidates.of(domain(**dict.fromkeys(names, 2)), degree)
+    workload = list(itertools.combinations(names, degree))
+    brute = {r: sum(len(set(r) & set(s)) for s in workload) for r in candidates.weights}
+    assert {r: w / max(brute.values()) for r, w in brute.items()} == pytest.approx(candidates.weights)
+    assert {r for w in range(1, degree + 1) for r in itertools.combinations(names, w)} == set(candidates.weights)
+
+
+@pytest.mark.parametrize("used", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("mb", [0.0005, 0.001, 0.002, 1.0])
+def test_what_is_allowed_keeps_the_model_small(mb, used):
+    space = domain(**dict.fromkeys("abcdef", 5))
+    held = [("a", "b"), ("b", "c"), ("c", "d")]
+    measured = [Measured(clique, np.zeros(space.shape(clique)), 1.0) for clique in [*held, *((c,) for c in "abcdef")]]
+    allowed = set(Candidates.of(space, 2).allowed(measured, mb, used, np.random.default_rng(0)))
+    assert {*held, *((name,) for name in "abcdef")} <= allowed
+    for clique in set(itertools.combinations("abcdef", 2)) - set(held):
+        size = megabytes(model_size(space, [*held, clique]))
+        if set(clique) & set("ef"):  # joins what lies apart; judged by an upper bound
+            assert clique not in allowed or size <= mb
+            assert clique in allowed or megabytes(model_size(space, held) + 25) > mb
+        else:
+            assert (clique in allowed) == (size <= mb * used)
+
+
+def test_no_model_is_larger_than_was_allowed():
+    method = AIM(max_model_mb=0.001)  # 131 cells: a triangle of the ring has 64
+    model = understudy.fit(ring(), RING, method, epsilon=1e4, seed=0)
+    sizes = sum(table.probabilities.size for table in model.recipe.tables)
+    assert max(table.probabilities.size for table in model.recipe.tables) <= 64 and sizes <= 2 * 131
+
+
+def test_the_noise_expected_is_that_of_a_count_where_cells_are_full():
+    estimate, sigma = np.full((5, 6), 1000.0), 3.0
+    noise = np.abs(np.random.default_rng(0).normal(0, sigma, (4000, 30))).sum(axis=1).mean()
+    assert noise_expected(estimate, sigma) == pytest.approx(noise, rel=0.01)
+    assert noise_expected(np.full((5, 6), 0.1), sigma) == pytest.approx(3.0)
+    assert noise_expected(np.full((5, 6), -4.0), sigma) == 0.0
+
+
+# Settings -----------------------------------------------------------------------------------------------------------
+
+
+def test_one_column_plans_nothing():
+    assert AIM().plan(Schema(columns=RING.columns[:1])) == []
+
+
+def test_less_noise_makes_more_cells():
+    allowed = [AIM().cells_allowed(1e4, noise) for noise in (1e9, 100.0, 10.0, 1e-3, 0.0)]
+    assert allowed == sorted(allowed) and allowed[0] == 2.0 and allowed[-1] > aim.MOST_CELLS
+
+
+@pytest.mark.parametrize(
+    "settings, rule",
+    [
+        ({"degree": 1}, "degree"),
+        ({"degree": 4}, "degree"),
+        ({"encoding_share": 0.0}, "encoding_share"),
+        ({"selection_share": 1.0}, "selection_share"),
+        ({"rounds_per_column": 0.0}, "rounds_per_column"),
+        ({"least_rounds": 20.0}, "least_rounds"),
+        ({"max_model_mb": float("inf")}, "max_model_mb"),
+        ({"rows_per_noise": -1.0}, "rows_per_noise"),
+        ({"shrinkage": float("nan")}, "shrinkage"),
+        ({"iterations": 0}, "iterations"),
+        ({"last_iterations": 0}, "last_iterations"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, rule):
+    with pytest.raises(ValueError, match=rule):
+        AIM(**settings)
