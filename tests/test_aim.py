@@ -9,7 +9,7 @@ import pytest
 import understudy
 from test_contract import distance
 from understudy.accounting import Item
-from understudy.marginals import Domain, Measured
+from understudy.marginals import FARTHEST, Domain, Measured
 from understudy.pgm import megabytes, model_size
 from understudy.schema import Column, Schema
 from understudy.synthesizers import aim
@@ -17,6 +17,9 @@ from understudy.synthesizers.aim import AIM, POT, Candidates, noise_expected
 
 RING = Schema(name="ring", columns=tuple(Column(name=name, kind="integer", low=0, high=3) for name in "abcd"))
 FIVE = Schema(name="five", columns=(*RING.columns, Column(name="e", kind="boolean")))
+
+
+QUICK_AIM = AIM(rounds_per_column=1.0, least_rounds=0.5, iterations=10, last_iterations=20)
 
 
 def ring(n=6000, seed=0):
@@ -102,6 +105,39 @@ def test_a_table_with_too_many_candidates_sees_samples_of_them(monkeypatch):
     monkeypatch.setattr(aim, "MOST_CANDIDATES", 3)
     model = understudy.fit(ring(1000), RING, "aim", epsilon=1.0, seed=0)
     assert model.sample(50, seed=0).height == 50 and model.receipt.not_bought == 0
+
+
+# Accents ------------------------------------------------------------------------------------------------------------
+
+
+def choices(model):
+    return [line for line in model.receipt.lines if line.mechanism == "exponential"]
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
+def test_accents_are_paid_for_and_bring_no_more_noise_than_they_may(epsilon):
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=2000)
+    frame = pl.DataFrame({"x": x, "y": np.where(draw.random(2000) < 0.03, 9.0, 0.1 * x), "z": draw.normal(size=2000)})
+    schema = Schema(columns=tuple(Column(name=name, kind="continuous", low=-9.0, high=9.0) for name in "xyz"))
+    lines = choices(understudy.fit(frame, schema, QUICK_AIM, epsilon=epsilon, seed=0))
+    for line in lines:
+        assert 1 <= line.sensitivity <= FARTHEST**2 + 1e-9
+        loudest = aim.LOUDEST * 1.5 * len(x)  # half more, since the number of rows has noise
+        assert line.sigma <= max(loudest, line.noise_multiplier) * (1 + 1e-9) or epsilon < 0.1
+    assert (max(line.sensitivity for line in lines) > 4) == (epsilon == 100.0)
+
+
+def test_categories_are_chosen_as_if_there_were_no_accents():
+    columns = tuple(Column(name=name, kind="categorical", values=("0", "1", "2", "3")) for name in "abcd")
+    table = ring(500).select(pl.all().cast(pl.String))
+    model = understudy.fit(table, Schema(columns=columns), QUICK_AIM, epsilon=1.0, seed=0)
+    assert {line.sensitivity for line in choices(model)} == {1.0}
+
+
+def test_an_error_far_out_weighs_more_and_so_does_its_noise():
+    estimate, accents = np.full((2, 3), 50.0), np.array([[1.0, 2.0, 0.0], [4.0, 1.0, 1.0]])
+    assert noise_expected(estimate, 3.0, accents) == pytest.approx(noise_expected(estimate, 3.0) * accents.mean())
 
 
 # Candidates ---------------------------------------------------------------------------------------------------------

@@ -141,6 +141,65 @@ def test_no_unit_moves_the_sum_by_more_than_the_clipping_norm(factors, clip, uni
     assert total <= clip * (1 + 2e-6 * units)
 
 
+side_by_side = arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.just(6), st.integers(1, 3)), elements=anything)
+
+
+@hypothesis.settings(deadline=None, derandomize=True, max_examples=100)
+@hypothesis.example(np.full((3, 6, 2), 1e-19, np.float32), np.full((3, 6, 2), 1.8e19, np.float32), 1.0, 0, 1)
+@hypothesis.example(np.full((3, 6, 2), 5.0, np.float32), np.full((3, 6, 2), 7.0, np.float32), 1.0, 0, 2)
+@hypothesis.given(side_by_side, side_by_side, st.floats(0.01, 100.0), st.integers(0, 2), st.sampled_from([1, 2, 3]))
+def test_no_unit_moves_the_sum_of_layers_side_by_side_by_more(a, delta, clip, unit, each):
+    layers = min(len(a), len(delta))
+    pairs = [(jnp.asarray(a[:layers]), jnp.asarray(delta[:layers])), (jnp.asarray(a[0]), jnp.asarray(delta[0]))]
+    inside = np.ones((6 // each, each), dtype=bool)
+    without = inside.copy()
+    without[unit % len(inside)] = False
+    sums = [clipped_sums(pairs, jnp.asarray(places), jnp.float32(clip)) for places in (inside, without)]
+    moved = [np.asarray(x, np.float64) - np.asarray(y, np.float64) for x, y in zip(*sums, strict=True)]
+    assert math.sqrt(sum((layer**2).sum() for layer in moved)) <= clip * (1 + 2e-6 * len(inside))
+
+
+@pytest.mark.parametrize("clip", [0.5, 1e6])
+def test_layers_side_by_side_are_clipped_as_one_gradient(clip):
+    draw = np.random.default_rng(0)
+    a, delta = draw.standard_normal((2, 3, 7, 4)), draw.standard_normal((2, 3, 7, 5))
+    each = np.einsum("xyri,xyro->rxyio", a, delta)
+    norms = np.sqrt((each**2).sum(axis=(1, 2, 3, 4)))
+    expected = np.einsum("r,rxyio->xyio", np.minimum(1, clip / norms), each)
+    [found] = clipped_sums([(jnp.asarray(a), jnp.asarray(delta))], jnp.ones((7, 1), bool), jnp.float32(clip))
+    assert found.shape == (2, 3, 4, 5) and np.allclose(found, expected, atol=1e-4)
+
+
+def test_layers_side_by_side_that_do_not_match_are_refused():
+    with pytest.raises(ValueError, match="equal axes"):
+        clipped_sums([(jnp.ones((2, 6, 1)), jnp.ones((1, 6, 1)))], jnp.ones((6, 1), bool), jnp.float32(1.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Twice(Regression):
+    """The same regression in two layers side by side, the second of which sees half of the inputs."""
+
+    def factors(self, state, rows):
+        [(a, delta)] = super().factors(state, rows)
+        return [(jnp.stack([a, a / 2]), jnp.stack([delta, delta]))]
+
+    def update(self, state, gradient, prepared):
+        return {**state, "kept": gradient[0]}
+
+
+def test_the_hatch_takes_layers_side_by_side():
+    columns = table(20)
+    box = dpsgd._open(PrivateRows(columns, {}, 1), ["a", "b", "y"], 64)
+    state = {"w": jnp.zeros((3, 1)), "kept": jnp.zeros((2, 3, 1))}
+    size = dpsgd._noise_size(Twice(), state, 3)
+    assert size == 6
+    most = len(box.units)
+    draws = dpsgd.draw_rounds(jax.random.key(0), np.arange(1), 1.0, 0.0, box.count, steps=1, most=most, size=size)
+    done = dpsgd._run(Twice(), state, (box.rows, box.units), jnp.float32(1e30), jnp.ones(1, bool), draws)
+    one = np.asarray(exact_run(columns, clip=1e30)["kept"][0])
+    assert np.allclose(done["kept"], np.stack([one, one / 2]), rtol=1e-4, atol=1e-4)
+
+
 def test_all_rows_of_a_unit_are_clipped_together():
     columns = {"a": np.zeros(4), "b": np.zeros(4), "y": np.full(4, -100.0)}  # four rows that all pull the same way
     key = Key.new(0)

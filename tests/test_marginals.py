@@ -220,6 +220,19 @@ def test_an_accent_is_the_product_of_deviations():
     assert np.array_equal(marginals.accent(far, ("a", "b")), [[0.5, 3.0, 4.0], [1.0, 6.0, 8.0]])
 
 
+@pytest.mark.parametrize("most", [-1.0, 1.0, 2.5, 16.0, 1e9])
+def test_softened_accents_are_never_beyond_the_most_and_categories_stay(most):
+    far = {"a": np.array([0.0, 0.3, 4.0]), "b": np.array([0.5, 2.0]), "c": np.ones(3)}
+    soft = marginals.soften(far, 2, most)
+    largest = max(marginals.accent(soft, pair).max() for pair in itertools.combinations_with_replacement("abc", 2))
+    assert largest == pytest.approx(np.clip(most, 1.0, 16.0))
+    assert (soft["c"] == 1).all() and all((np.diff(soft[name]) >= 0).all() for name in "ab")
+
+
+def test_accents_of_categories_are_soft_already():
+    assert marginals.soften({"a": np.ones(2)}, 2, 0.5)["a"].tolist() == [1.0, 1.0]
+
+
 def test_scores_are_weighted_distances_less_penalties():
     table = {"a": [0, 0, 1], "b": [2, 2, 0], "c": [1, 1, 1]}
     estimates = [np.zeros(DOMAIN.shape(pair)) for pair in PAIRS]

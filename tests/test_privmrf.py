@@ -1,6 +1,7 @@
 """PrivMRF: its scores, the graph it grows, the blocks it counts in, and how near it comes without noise."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -10,15 +11,20 @@ import understudy
 from test_contract import FEW, distance, few
 from understudy.encoding import Cells
 from understudy.marginals import Domain
+from understudy.randomness import Key
 from understudy.schema import Column, Schema
+from understudy.synthesizers import privmrf
 from understudy.synthesizers.privmrf import (
+    Candidate,
     Graph,
     PrivMRF,
+    View,
     blocks,
     by_luck,
     coarse_starts,
     even_sizes,
     exact_blocks,
+    exact_pair_scores,
     pair_sensitivity,
 )
 
@@ -37,32 +43,80 @@ def five(n=6000, seed=0):
 # Sensitivity.
 
 
-@pytest.mark.parametrize("starts", [False, True], ids=["cells", "blocks"])
-def test_no_row_moves_the_scores_of_all_pairs_by_more_than_was_paid(starts):
-    draw = np.random.default_rng(0)
-    domain = Domain({"a": 3, "b": 2, "c": 4})
-    pairs = list(itertools.combinations("abc", 2))
-    at = {name: np.array([0, size - 1]) for name, size in domain.sizes.items()}
-    chosen = [tuple(at[name] for name in pair) if starts else () for pair in pairs]
-    worst = 0.0
+SIZES = Domain({"a": 3, "b": 2, "c": 4})
+BLOCKS = {name: np.array([0, size - 1]) for name, size in SIZES.sizes.items()}
+
+
+def views(draw, cliques, *, starts, accented):
+    """Cliques with guesses and accents that owe nothing to any table."""
+    found = []
+    for clique in cliques:
+        at = tuple(BLOCKS[name] for name in clique) if starts else ()
+        shape = SIZES.shape(clique)
+        guess = blocks(draw.exponential(2.0, shape) * draw.integers(0, 2, shape), at)
+        accents = draw.uniform(0, 16, guess.shape) if accented else np.ones(guess.shape)
+        found.append(Candidate(clique, at, guess, accents, float(draw.normal(0, 5))))
+    return found
+
+
+def tables_and_neighbours(draw):
+    """A small table, and every table that has one row more."""
     for _ in range(40):
         n = int(draw.integers(1, 6))
-        table = {name: draw.integers(0, size, n) for name, size in domain.sizes.items()}
-        guesses = [
-            blocks(draw.exponential(2.0, domain.shape(pair)) * draw.integers(0, 2, domain.shape(pair)), where)
-            for pair, where in zip(pairs, chosen, strict=True)
-        ]
+        table = {name: draw.integers(0, size, n) for name, size in SIZES.sizes.items()}
+        rows = itertools.product(*(range(size) for size in SIZES.sizes.values()))
+        yield table, [{name: np.append(table[name], row[i]) for i, name in enumerate(table)} for row in rows]
 
-        def scores(columns, guesses=guesses):
-            exact = [exact_blocks(domain, columns, pair, where) for pair, where in zip(pairs, chosen, strict=True)]
-            return np.array([np.abs(e - guess).sum() / 2 for e, guess in zip(exact, guesses, strict=True)])
 
-        before = scores(table)
-        for row in itertools.product(*(range(size) for size in domain.sizes.values())):
-            more = {name: np.append(table[name], code) for name, code in zip(domain.names, row, strict=True)}
-            worst = max(worst, float(np.linalg.norm(scores(more) - before)))
-    assert worst <= pair_sensitivity(len(pairs)) + 1e-9
-    assert worst > 0.99 * pair_sensitivity(len(pairs))
+@pytest.mark.parametrize("accented", [False, True])
+@pytest.mark.parametrize("starts", [False, True], ids=["cells", "blocks"])
+def test_no_row_moves_the_scores_of_all_pairs_by_more_than_was_paid(starts, accented):
+    draw = np.random.default_rng(0)
+    pairs = list(itertools.combinations("abc", 2))
+    worst, each = 0.0, 0.0
+    for table, neighbours in tables_and_neighbours(draw):
+        seen = views(draw, pairs, starts=starts, accented=accented)
+        before = exact_pair_scores(SIZES, table, seen)
+        for more in neighbours:
+            moved = np.abs(exact_pair_scores(SIZES, more, seen) - before)
+            each = max(each, float((moved / [view.accents.max() / 2 for view in seen]).max()))
+            worst = max(worst, float(np.linalg.norm(moved)) / pair_sensitivity(seen))
+    assert 0.999 < each <= 1 + 1e-9 and worst <= 1 + 1e-9
+    assert worst > (0.9 if accented else 0.99)  # the largest accents of all pairs seldom lie in one row
+
+
+@pytest.mark.parametrize("starts", [False, True], ids=["cells", "blocks"])
+def test_no_row_moves_the_score_of_a_marginal_by_more_than_was_paid(starts, monkeypatch):
+    draw, seen = np.random.default_rng(1), {}
+
+    def look(rows, columns, scores, *, sensitivity, **kwargs):
+        seen.update(scores=scores(*(rows[name] for name in columns)), sensitivity=sensitivity)
+        return 0
+
+    monkeypatch.setattr(privmrf, "private_choice", look)
+
+    def scores(table, candidates):
+        board = SimpleNamespace(coded=table, domain=SIZES, ledger=None)
+        PrivMRF()._choose(board, candidates, 0.1, key=Key.new(0))
+        return seen["scores"], seen["sensitivity"]
+
+    reached = 0.0
+    for table, neighbours in tables_and_neighbours(draw):
+        offered = views(draw, [("a", "b"), ("b", "c"), ("a", "b", "c")], starts=starts, accented=True)
+        before, paid = scores(table, offered)
+        for more in neighbours:
+            after, again = scores(more, offered)
+            assert again == paid
+            reached = max(reached, float(np.abs(after - before).max()) / paid)
+    assert 0.999 < reached <= 1 + 1e-9
+
+
+def test_columns_without_variance_and_candidates_without_accent_can_be_paid_for():
+    nothing = [View(("a", "b"), (), np.ones((3, 2)), np.zeros((3, 2)))]
+    assert pair_sensitivity(nothing) == 0.5
+    constant = pl.DataFrame({name: np.full(300, 2.0) for name in "abc"})
+    schema = Schema(columns=tuple(Column(name=name, kind="continuous", low=0.0, high=4.0) for name in "abc"))
+    assert understudy.fit(constant, schema, "privmrf", epsilon=1e5, seed=0).sample(10, seed=0).height == 10
 
 
 def test_blocks_of_exact_counts_are_counts_in_blocks():
@@ -79,7 +133,10 @@ def test_blocks_of_exact_counts_are_counts_in_blocks():
 def test_scores_of_independent_columns_deviate_as_said():
     draw = np.random.default_rng(0)
     tables = draw.multinomial(2000, np.full(40, 1 / 40), 3000)
-    assert (np.abs(tables - 50).sum(1) / 2).std() == pytest.approx(by_luck(2000), rel=0.1)
+    assert (np.abs(tables - 50).sum(1) / 2).std() == pytest.approx(by_luck(np.full(40, 50.0)), rel=0.1)
+    accents = np.linspace(0, 4, 40)
+    found = (accents * np.abs(tables - 50)).sum(1) / 2
+    assert found.std() == pytest.approx(by_luck(np.full(40, 50.0), accents), rel=0.1)
 
 
 # Graphs.
@@ -147,6 +204,14 @@ def test_blocks_are_of_about_even_mass_and_missing_is_its_own(nullable):
     assert starts.tolist() == ([0, 4, 7] if nullable else [0, 4])
     assert len(coarse_starts(cells, 99)) == cells.size
     assert len(coarse_starts(cells, 1)) == 1 + nullable
+
+
+def test_the_few_cells_that_hold_the_variance_have_blocks_of_their_own():
+    cells = Cells(np.array([0.0, 0.03, 0.3, 0.5, 0.7, 1.0]), False)
+    far = np.array([4.0, 0.6, 0.6, 0.8, 0.9])
+    assert coarse_starts(cells, 3).tolist() == [0, 2, 4]
+    assert coarse_starts(cells, 3, far).tolist() == [0, 1, 4]
+    assert coarse_starts(cells, 3, np.ones(5)).tolist() == [0, 2, 4]  # categories are as they were
 
 
 @pytest.mark.parametrize("sizes, room", [([20, 20, 20], 130.0), ([2, 20, 20], 130.0), ([3, 4], 99.0), ([9, 9], 0.5)])

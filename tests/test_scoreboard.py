@@ -497,6 +497,7 @@ def test_a_folder_without_a_whole_run_is_refused(folder):
         ("[[tables]]\nname = 'similarity'\ntitle = 'B'\nscores = ['wd']", r"2 \[\[tables\]\] are called 'similarity'"),
         ("[[figures]]\nname = 'f'\ntitle = 'F'\nscores = ['wd']\nxscale = 'log'", r"Did you mean 'x_scale'\?"),
         ("[[figures]]\nname = 'f'\ntitle = 'F'\nscores = ['wd']\ny_limits = [1, 0]", r"the lower one first"),
+        ("[[figures]]\nname = 'f'\ntitle = 'F'\nscores = ['wd']\ny_limits = { wd = [1, 0] }", r"for each score"),
         ("[[figures]]\nname = 'f'\ntitle = 'F'\nscores = []", r"expected scores to be a list"),
         ("[figures]\nname = 'f'", r"expected figures to be written as \[\[figures\]\]"),
         ("= 3", "not TOML"),

@@ -49,7 +49,7 @@ Array = jax.Array
 Factors = Sequence[tuple[Array, Array]]
 """For each dense layer its inputs (rows, in) and the derivatives by its outputs (rows, out).
 
-Many layers side by side are one pair with further axes in front, the same for both: (..., rows, in), (..., rows, out)."""
+Many layers side by side are one pair with further axes in front: (..., rows, in) and (..., rows, out)."""
 
 MARGIN = 1e-5  # of the clipping norm, for rounding in float32; and for each unit of a batch
 MARGIN_PER_UNIT = 2.0**-22  # as much more: a sum of m terms of norm C has errors of about m C 2^-24

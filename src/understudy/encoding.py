@@ -495,39 +495,6 @@ def _signal(encoder: Encoder, signal: Signal, key: Key, values: NDArray) -> Floa
     return (np.where(gone, instead, np.nan_to_num(values)) == signal.state).astype(np.float64)
 
 
-def public_signals(
-    encoder: Encoder, order: Sequence[str], columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]
-) -> Floats:
-    """The signals of a PUBLIC table, (rows, signals), without chance: a repeated value has the middle of its levels.
-
-    A category that is not known is `other` where there is one, and else the first. A value that is missing against the
-    schema has the level 1/2.
-    """
-    from scipy.special import ndtri
-
-    edge, found = 0.25 / max(encoder.rows, 10.0), []
-    for name in order:
-        m, values = encoder.maps[name], columns[name]
-        gone = np.isnan(values) if values.dtype.kind == "f" else values < 0
-        count = states(encoder, name)
-        if m.labels is None:
-            below, above = m.levels(values)
-            level = np.where(gone, 0.5, (below + above) / 2)
-            score = level if isinstance(m, Given) else ndtri(np.clip(level, edge, 1 - edge))
-            found.append(np.where(gone & (count > 0), 0.0, score))
-            state = gone.astype(np.int64)
-        else:
-            place = {label: code for code, label in enumerate(m.labels)}
-            other = place.get(_other(m.column), 0)
-            known = labels.get(name)
-            codes = np.where(gone, 0, np.nan_to_num(values)).astype(np.int64)
-            if known is not None and len(known):
-                codes = np.array([place.get(label, other) for label in known], dtype=np.int64)[codes]
-            state = np.where(gone, len(m.labels) if m.column.nullable else other, codes)
-        found += [(state == s).astype(np.float64) for s in range(count)]
-    return np.stack(found, axis=1) if found else np.zeros((0, 0))
-
-
 # Codes --------------------------------------------------------------------------------------------------------------
 
 

@@ -95,6 +95,12 @@ def _save(figure: Any, spec: dict[str, Any], path: Path) -> Path:
     return path
 
 
+def _limits(spec: dict[str, Any], score: str) -> list[float] | None:
+    """How far a panel reaches: the same for all scores, or one by one. Without, as far as the values do."""
+    given = spec.get("y_limits")
+    return given.get(score) if isinstance(given, dict) else given
+
+
 def draw(spec: dict[str, Any], runs: list[dict[str, Any]]) -> Any:
     """One figure: a row of panels for each score, a column for each data set.
 
@@ -118,8 +124,8 @@ def draw(spec: dict[str, Any], runs: list[dict[str, Any]]) -> Any:
     axis = _Axis(spec, {x for _, x, _ in points})
     for (score, dataset), panel in zip(itertools.product(rows, columns), panels.flat, strict=True):
         _panel(panel, axis, _lines(points, dataset, score), looks, _levels(yardsticks, dataset, score))
-        if "y_limits" in spec:
-            panel.set_ylim(*spec["y_limits"])
+        if limits := _limits(spec, score):
+            panel.set_ylim(*limits)
     for panel, score in zip(panels[:, 0], rows, strict=True):
         panel.set_ylabel(f"{score_title(score)}\n({better(score)} is better)")
     for top, bottom, dataset in zip(panels[0], panels[-1], columns, strict=True):

@@ -209,6 +209,17 @@ def accent(far: Mapping[str, Floats], clique: Clique) -> Floats:
     return functools.reduce(np.multiply.outer, [far[name] for name in clique])
 
 
+def soften(far: Mapping[str, Floats], width: int, most: float) -> dict[str, Floats]:
+    """The deviations to the power p, the largest p <= 1 with which no accent of `width` columns is beyond `most`.
+
+    The price of a choice is its largest accent. Where that would drown the scores in noise, p takes rows more
+    alike; p = 0 takes all alike. Public, if `most` is.
+    """
+    farthest = max(float(each.max()) for each in far.values()) ** width
+    power = math.log(max(most, 1.0)) / math.log(farthest) if farthest > max(most, 1.0) else 1.0
+    return {name: each**power for name, each in far.items()}
+
+
 # Choosing -----------------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from understudy import rejection, table
 from understudy.budget import Receipt
 from understudy.constraints import Condition, Rows, read_where, rules, sums
 from understudy.distributions import Distribution
-from understudy.encoding import ColumnMap, Encoder, Given, public_signals
+from understudy.encoding import ColumnMap, Encoder, Given
 from understudy.files import reason, replacing
 from understudy.notebooks import card
 from understudy.randomness import Key
@@ -150,7 +150,7 @@ class Model:
         if not hasattr(self.recipe, "log_density"):
             raise TypeError(f"log_density: {self.method.name} has no densities; prada has.")
         guest = table.read(frame, self.schema)
-        return self.recipe.log_density(public_signals(self.encoder, self.recipe.names, guest.columns, guest.labels))
+        return self.recipe.log_density(self.encoder, guest.columns, guest.labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to one file, whole or not at all."""

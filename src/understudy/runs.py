@@ -97,6 +97,10 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_is_text, value)) and len(set(value)) == len(value)
 
 
+def _are_limits(value: Any) -> bool:
+    return all(map(_is_limits, value.values())) if isinstance(value, dict) else _is_limits(value)
+
+
 def _is_limits(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value)) and value[0] < value[1]
 
@@ -133,7 +137,7 @@ _ASKS: dict[str, _Rules] = {
         "x": (_is_text, "'epsilon' or the name of a setting"),
         "lines": (_is_text, "'label', 'epsilon' or the name of a setting"),
         "x_scale": (lambda value: value in ("log", "linear"), "'log' or 'linear'"),
-        "y_limits": (_is_limits, "two numbers, the lower one first"),
+        "y_limits": (_are_limits, "two numbers, the lower one first, or such a pair for each score"),
     },
 }
 _NEEDED = ("name", "title", "scores")

@@ -136,26 +136,34 @@ def _compared(seen: Mapping[str, Any], word: str) -> str:
 # Pairs --------------------------------------------------------------------------------------------------------------
 
 
-def heat(names: Sequence[str], matrix: Sequence[Sequence[float | None]], key: str, title: str) -> Markup:
+Matrix = Sequence[Sequence[float | None]]
+
+
+def full_scale(matrix: Matrix) -> float:
+    """What a heat map of small differences shows in full colour: the largest of them, and at least 0.05."""
+    return max([0.05, *(abs(value) for row in matrix for value in row if value is not None)])
+
+
+def heat(names: Sequence[str], matrix: Matrix, key: str, title: str, scale: float = 1.0) -> Markup:
     """A square of cells: with numbers in them if they are few, else marks as large as the numbers.
 
-    A positive number is blue and a square, a negative one orange and a circle.
+    A positive number is blue and a square, a negative one orange and a circle; `scale` has full colour and size.
     """
     few = len(names) <= NUMBERS_IN_CELLS
-    cell, left, top = 34 if few else 16 if len(names) <= 20 else 12, 116, 18
-    peak = max((abs(value) for row in matrix for value in row if value is not None), default=0.0)
-    scale = 1.0 if title != "Difference" else max(peak, 0.05)
+    cell, left, top = 34 if few else 16 if len(names) <= 20 else 12, 130, 18
     side = cell * len(names)
     parts = [_rect(left, top, side, side, "blank")]
     for y, (name, row) in enumerate(zip(names, matrix, strict=True)):
         middle = top + cell * (y + 0.5)
-        parts.append(_text(left - 5, middle + 4, f"{y + 1} {short(name, 14)}", "small", "end"))
-        parts.append(_text(left + cell * (y + 0.5), top - 5, str(y + 1), "small" if cell > 12 else "tiny", "middle"))
+        parts.append(_text(left - 5, middle + 4, f"{y + 1} {short(name, 13)}", "small", "end"))
+        if few or y % 2 == 0:  # there is no room for all of them
+            parts.append(_text(left + cell * (y + 0.5), top - 5, str(y + 1), "small" if few else "tiny", "middle"))
         for x, value in enumerate(row):
             if value is not None:
                 parts.append((_cell if few else _mark)(left + cell * x, top + cell * y, cell, value, scale))
-    full = f" Full colour is ±{scale:.2g}." if title == "Difference" else ""
-    description = f"{len(names)} by {len(names)} cells.{full} The numbers are in the table below."
+    description = (
+        f"{len(names)} by {len(names)} cells, full colour at ±{scale:.2g}. The numbers are in the table below."
+    )
     return _svg(key, (left + side + 4, top + side + 4), title, description, parts)
 
 

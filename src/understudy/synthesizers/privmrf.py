@@ -11,8 +11,11 @@ graph triangulated.
 
 Departures:
 - The score of a pair is the paper's R, in rows, but against the product of the single columns that the encoder bought
-  rather than against that of the exact ones. The guess being public, a row moves a score by 1/2 instead of 2, so that
-  scores carry a quarter of the noise. What chance alone would make of a score is taken off.
+  rather than against that of the exact ones. The guess being public, a row moves a score by 1/2 instead of 2 (times
+  its accent), so that scores carry a quarter of the noise. What chance alone would make of a score is taken off.
+- In scores of pairs and marginals a cell counts the more, the farther its values are from their columns' means
+  (`marginals.accent`), as far as the noise that this brings allows (`LOUDEST`); the coarse cells of a column keep its
+  variance apart, too. The paper takes all rows alike, and so misses the few that hold most of a column's variance.
 - An edge is taken only if its score stands out of the noise; columns without any stay independent. The paper searches
   for the largest sum of scores, in which pairs that say nothing count as much as their noise.
 - The graph is grown edge by edge and is triangulated all the time, instead of being triangulated after each trial.
@@ -41,13 +44,16 @@ from understudy.marginals import (
     Clique,
     Domain,
     Measured,
+    accent,
     all_pairs,
     by_chance,
     cut,
+    deviations,
     exact_marginal,
     from_encoder,
     measure,
     product,
+    soften,
 )
 from understudy.mechanisms import PrivateRows, noisy_scores, private_choice
 from understudy.pgm import Fitted, MarkovNet, estimate, model_size
@@ -61,6 +67,8 @@ PrivMRFRecipe = MarkovNet
 
 ABSOLUTE = math.sqrt(2 / math.pi)  # E|z| of a standard normal
 MOST_CELLS = 64  # of a number column, however little noise there is
+LOUDEST = 0.15  # of the rows: accents may make the noise of a score so large, and no larger
+COARSE = 8  # cells of a column in the score of a pair
 ESTIMATES = 8  # of the model, at most, while marginals are chosen
 
 
@@ -173,11 +181,12 @@ class PrivMRF:
         if len(pairs) == 1:
             graph.join(*pairs[0])
             return graph
-        scores = pair_scores(board, pairs, {each.clique[0]: each for each in singles})
-        noise = board.ledger.noise("graph") * pair_sensitivity(len(pairs)) * board.rows.max_rows_per_unit
-        deviation = math.hypot(noise, by_luck(board.encoder.rows))
+        views = pair_views(board, pairs, {each.clique[0]: each for each in singles})
+        scores = pair_scores(board, views)
+        noise = board.ledger.noise("graph") * pair_sensitivity(views) * board.rows.max_rows_per_unit
+        deviation = np.hypot(noise, [by_luck(view.guess, view.accents) for view in views])
         order = np.argsort(-scores, kind="stable")
-        waiting = [pairs[i] for i in order if scores[i] > self.certainty * deviation] or [pairs[order[0]]]
+        waiting = [pairs[i] for i in order if scores[i] > self.certainty * deviation[i]] or [pairs[order[0]]]
         graph.scores = {pair: float(score) for pair, score in zip(pairs, scores, strict=True)}
         grown = True
         while grown:  # an edge that waits for others to keep the graph triangulated is tried again
@@ -210,11 +219,13 @@ class PrivMRF:
         for clique in tree:
             model.add(board.count(clique, (), part))
         at_once = math.ceil(chosen / ESTIMATES) if chosen else 1
+        quiet = board.ledger.noise(Part("marginals", self._choosing / max(chosen, 1)), "exponential")
+        soft = board.soften(max(map(len, offered), default=1), quiet)
         done = 0
         while done < chosen:
             fitted = model.estimate(tolerance=1e-6)
             now = min(at_once, chosen - done)
-            candidates = [Candidate.of(board, clique, fitted, board.sigma(part)) for clique in offered]
+            candidates = [Candidate.of(board, clique, fitted, soft, board.sigma(part)) for clique in offered]
             for i in range(now):
                 index = self._choose(board, candidates, self._choosing / chosen, key=board.key.child(f"{done + i}"))
                 taken = candidates.pop(index)
@@ -225,24 +236,24 @@ class PrivMRF:
     def _choose(self, board: "Board", candidates: Sequence["Candidate"], share: float, *, key: Key) -> int:
         """The number of the candidate about which the model is (nearly) the most wrong.
 
-        The score is ‖exact - estimate‖₁ less what chance and the noise to come would make of it.
+        The score is Σ a |exact - estimate| over the cells, a their accents, less what chance and the noise to come
+        would make of it.
 
         Privacy:
-            Estimates and what is taken off are made of releases. A row is in one cell of each exact marginal, in coarse
-            cells too, so it moves any score by at most 1.
+            Estimates, accents and what is taken off are made of releases. A row is in one cell of each exact marginal,
+            in coarse cells too, so it moves any score by at most the accent of that cell, and by no more than max a.
         """
 
         def scores(*columns: NDArray[np.int64]) -> Floats:
             place = dict(zip(board.domain.names, columns, strict=True))
             exact = (exact_blocks(board.domain, place, each.clique, each.starts) for each in candidates)
-            found = [np.abs(e - each.guess).sum() - each.off for e, each in zip(exact, candidates, strict=True)]
-            return np.array(found)
+            return np.array([each.distance(e) - each.off for e, each in zip(exact, candidates, strict=True)])
 
         return private_choice(
             board.coded,
             board.domain.names,
             scores,
-            sensitivity=1.0,
+            sensitivity=max(1e-300, *(float(each.accents.max()) for each in candidates)),
             what="which marginal to count next",
             item=Part("marginals", share),
             ledger=board.ledger,
@@ -258,57 +269,98 @@ def most_candidates(choices: int, rows: float) -> int:
 # Scores of pairs ----------------------------------------------------------------------------------------------------
 
 
-def pair_sensitivity(pairs: int) -> float:
-    """Of the vector of scores in L2 norm, per row: each moves by at most 1/2, so all together by √pairs / 2."""
-    return math.sqrt(pairs) / 2
+@dataclasses.dataclass(frozen=True)
+class View:
+    """Some columns as a choice looks at them.
+
+    Attributes:
+        clique: The columns.
+        starts: The blocks of cells that are counted.
+        guess: What is expected there.
+        accents: How much an error there matters.
+    """
+
+    clique: Clique
+    starts: Starts
+    guess: Floats
+    accents: Floats
+
+    def distance(self, exact: Floats) -> float:
+        """Σ a |exact - guess|."""
+        return float((self.accents * np.abs(exact - self.guess)).sum())
 
 
-def by_luck(rows: float) -> float:
-    """The deviation of the score of independent columns: of 1/2 Σ |n_xy - e_xy|, each of variance (1 - 2/π) e_xy."""
-    return 0.5 * math.sqrt((1 - 2 / math.pi) * max(rows, 0.0))
+def pair_sensitivity(views: Sequence[View]) -> float:
+    """Of the vector of scores in L2 norm, per row: each moves by at most max a / 2, so all by √Σ (max a)² / 2.
+
+    At least 1/2, since where no column has any variance all accents are 0.
+    """
+    return max(math.sqrt(sum(float(view.accents.max()) ** 2 for view in views)), 1.0) / 2
 
 
-def pair_scores(board: "Board", pairs: Sequence[Clique], singles: Mapping[str, Measured]) -> Floats:
-    """How far every pair is from independent columns, in rows: 1/2 Σ |n_xy - e_xy| less what chance makes of it.
+def by_luck(guess: Floats, accents: Floats | float = 1.0) -> float:
+    """The deviation of the score of independent columns: of 1/2 Σ a |n_xy - e_xy|, each of variance (1 - 2/π) e_xy."""
+    return 0.5 * math.sqrt((1 - 2 / math.pi) * float((accents**2 * np.maximum(guess, 0.0)).sum()))
 
-    Both columns are seen in at most 8 coarse cells: what depends in fine cells alone is mostly chance.
+
+def pair_views(board: "Board", pairs: Sequence[Clique], singles: Mapping[str, Measured]) -> list[View]:
+    """Every pair in at most 8 coarse cells a column: what depends in fine cells alone is mostly chance. Public."""
+    soft = board.soften(2, board.ledger.noise("graph") * math.sqrt(len(pairs)) / 2)
+    coarse = {name: board.starts(name, COARSE) for name in board.domain.names}
+    found = []
+    for pair in pairs:
+        starts = tuple(coarse[name] for name in pair)
+        guess = blocks(product([singles[name] for name in pair], board.encoder.rows), starts)
+        found.append(View(pair, starts, guess, board.accent(soft, pair, starts)))
+    return found
+
+
+def pair_scores(board: "Board", views: Sequence[View]) -> Floats:
+    """How far every pair is from independent columns: 1/2 Σ a_xy |n_xy - e_xy| less what chance makes of it.
 
     Privacy:
-        The guess e is the product of columns that were bought, and what is taken off is made of it; a neighbour has the
-        same. A row moves one n_xy by 1, so each score by at most 1/2, and the vector by at most √pairs / 2 in L2 norm.
+        The guess e is the product of columns that were bought, and accents and what is taken off are made of what was
+        bought too; a neighbour has the same. A row moves one n_xy by 1, so each score by at most max a / 2, and the
+        vector by at most √Σ (max a)² / 2 in L2 norm.
     """
-    rows, domain = board.encoder.rows, board.domain
-    starts = [tuple(board.starts(name, 8) for name in pair) for pair in pairs]
-    guesses = [
-        blocks(product([singles[name] for name in pair], rows), at) for pair, at in zip(pairs, starts, strict=True)
-    ]
-    off = np.array([by_chance(guess) for guess in guesses])
+    domain = board.domain
 
     def scores(*columns: NDArray[np.int64]) -> Floats:
         place = dict(zip(domain.names, columns, strict=True))
-        exact = (exact_blocks(domain, place, pair, at) for pair, at in zip(pairs, starts, strict=True))
-        return np.array([np.abs(e - guess).sum() for e, guess in zip(exact, guesses, strict=True)]) / 2
+        return exact_pair_scores(domain, place, views)
 
     noisy = noisy_scores(
         board.coded,
         domain.names,
         scores,
-        count=len(pairs),
-        sensitivity=pair_sensitivity(len(pairs)),
+        count=len(views),
+        sensitivity=pair_sensitivity(views),
         what="how much columns depend on each other",
         item="graph",
         ledger=board.ledger,
         key=board.key.child("graph"),
     )
-    return noisy - off / 2
+    return noisy - np.array([by_chance(view.guess, view.accents) for view in views]) / 2
+
+
+def exact_pair_scores(domain: Domain, columns: Mapping[str, NDArray[np.int64]], views: Sequence[View]) -> Floats:
+    """Scores without noise, for use inside a hatch."""
+    exact = (exact_blocks(domain, columns, view.clique, view.starts) for view in views)
+    return np.array([view.distance(e) for e, view in zip(exact, views, strict=True)]) / 2
 
 
 # Blocks of cells ----------------------------------------------------------------------------------------------------
 
 
-def coarse_starts(cells: Cells, size: int) -> NDArray[np.int64]:
-    """The cells that at most `size` blocks of neighbouring cells begin with, of about even mass; missing is its own."""
+def coarse_starts(cells: Cells, size: int, far: Floats | None = None) -> NDArray[np.int64]:
+    """The cells that at most `size` blocks of neighbouring cells begin with, of about even mass; missing is its own.
+
+    With deviations `far` given, a block's mass is half rows and half squares, so that the few cells that hold most of
+    a column's variance have blocks of their own.
+    """
     masses = np.diff(cells.ends)
+    if far is not None:
+        masses = masses * (1 + far[: len(masses)] ** 2) / 2
     inside = max(size - cells.nullable, 1)
     middle = (np.cumsum(masses) - masses / 2) / max(float(masses.sum()), 1e-300)
     group = np.floor(np.clip(middle, 0.0, 1 - 1e-9) * inside) if len(masses) > inside else np.arange(len(masses))
@@ -360,6 +412,7 @@ class Board:
         self.rows, self.encoder, self.cells, self.room = rows, encoder, cells, room
         self.ledger, self.key = ledger, key
         self.domain = Domain.of(cells)
+        self.far = deviations(encoder, cells)
         self.coded = codes(rows, encoder, cells, key=key.child("codes"))
 
     def sigma(self, share: float) -> float:
@@ -367,7 +420,24 @@ class Board:
         return self.ledger.noise(Part("marginals", share), "discrete gaussian") * self.rows.max_rows_per_unit
 
     def starts(self, name: str, size: int) -> NDArray[np.int64]:
-        return coarse_starts(self.cells[name], size)
+        return coarse_starts(self.cells[name], size, self.far[name])
+
+    def soften(self, width: int, quiet: float) -> dict[str, Floats]:
+        """Deviations as far as accents may go: `quiet` is the noise of scores that take all rows alike."""
+        noise = quiet * self.rows.max_rows_per_unit
+        return soften(self.far, width, LOUDEST * self.encoder.rows / noise)
+
+    def accent(self, far: Mapping[str, Floats], clique: Clique, starts: Starts) -> Floats:
+        """Of the clique's cells, or of its blocks: there |z| is the root of the mean of z² over the rows."""
+        if not starts:
+            return accent(far, clique)
+        rooted = {}
+        for name, at in zip(clique, starts, strict=True):
+            cells = self.cells[name]
+            masses = np.append(np.diff(cells.ends), 1.0) if cells.nullable else np.diff(cells.ends)
+            masses = np.maximum(masses, 1e-12)
+            rooted[name] = np.sqrt(np.add.reduceat(masses * far[name] ** 2, at) / np.add.reduceat(masses, at))
+        return accent(rooted, clique)
 
     def useful(self, clique: Clique, least: int) -> bool:
         """Whether the clique fits into the room with at least `least` blocks a column, or all the cells it has."""
@@ -439,26 +509,22 @@ class Model:
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
-    """A marginal that may be counted next.
+class Candidate(View):
+    """A marginal that may be counted next, seen as it would be counted.
 
     Attributes:
-        clique: Its columns.
-        starts: The blocks it would be counted in.
-        guess: What the model expects there.
         off: What chance, and the noise to come, would make of its distance from the guess.
     """
 
-    clique: Clique
-    starts: Starts
-    guess: Floats
     off: float
 
     @classmethod
-    def of(cls, board: Board, clique: Clique, fitted: Fitted, sigma: float) -> "Candidate":
+    def of(cls, board: Board, clique: Clique, fitted: Fitted, far: Mapping[str, Floats], sigma: float) -> "Candidate":
         starts = board.blocks_of(clique)
         guess = blocks(fitted.marginal(clique), starts)
-        return cls(clique, starts, guess, by_chance(guess) + ABSOLUTE * sigma * guess.size)
+        accents = board.accent(far, clique, starts)
+        off = by_chance(guess, accents) + ABSOLUTE * sigma * float(accents.sum())
+        return cls(clique, starts, guess, accents, off)
 
 
 # Graphs -------------------------------------------------------------------------------------------------------------

@@ -68,8 +68,8 @@ def _places(layout: Layout) -> np.ndarray:
 def start_second(layout: Layout, hidden: int, components: int) -> np.ndarray:
     """The second layer before training: constants, so that a number is nearly normal about its linear output."""
     second = np.zeros((layout.columns, hidden + 1, outputs(layout, components)), np.float32)
-    if layout.has_number.any() and components > 1:
-        shifts = np.linspace(-SPREAD, SPREAD, components)
+    if layout.has_number.any():
+        shifts = np.linspace(-SPREAD, SPREAD, components) if components > 1 else np.zeros(1)
         second[:, -1, :components] = shifts
         second[:, -1, components : 2 * components] = _to_raw(0.5 * math.log(1 - np.mean(shifts**2)))
     return second
@@ -235,7 +235,7 @@ def _scan(step: Any, params: Params, layout: Layout, key: jax.Array, n: int) -> 
 
 
 def straight(score: jax.Array, knots: jax.Array, limit: float | jax.Array) -> jax.Array:
-    """The map that takes the knots to normal quantiles, straight between them and of slope one beyond, within ±limit."""
+    """The map that takes the knots to normal quantiles: straight between them, of slope one beyond, within ±limit."""
     return jnp.clip(_interpolate(score, knots, jnp.asarray(quantiles())), -limit, limit)
 
 

@@ -1,9 +1,10 @@
 """PrAda by likelihood: the sequential generator, one explicit density for each column, trained without a critic.
 
-Columns are generated one after the other, each from a mixture of normals (or from states) about a linear prediction from
-the earlier columns, bent by a small hidden layer. One noisy matrix of second moments gives the linear predictions to
-start from, which is a Gaussian copula; DP-SGD on the log-likelihood then bends them. A group lasso on the first layers
-takes away the inputs that are not needed; what is left is a Bayes network.
+Columns are generated one after the other, each from a mixture of normals (or from states) about a linear prediction
+from the earlier columns, bent by a small hidden layer. One noisy matrix of second moments gives the linear predictions
+to start from, which is a Gaussian copula; DP-SGD on the log-likelihood then bends them. A group lasso on the first
+layers takes away inputs that are not needed, and those with hardly any influence are cut in the end; what is left is a
+Bayes network.
 
 Sources: the PrAda-GAN paper for the sequential generator, the penalty and the parents; Bishop (1994), "Mixture density
 networks"; Abadi et al. (2016), arXiv:1607.00133; Dwork et al. (2014), "Analyze Gauss", for noisy second moments.
@@ -46,8 +47,8 @@ class Prada:
         hidden: Width of each column's hidden layer; None for what the noise allows (`likelihood_fits.capacity`).
         components: Normals in the mixture of a number; None likewise.
         penalty: λ of the group lasso, in units of the length of a group's step under noise alone; 0 for none.
-        threshold: A parent is an earlier column whose influence (`density.influences`) is more; the others are cut. None
-            for what noise alone might give, 0 to cut nothing.
+        threshold: A parent is an earlier column whose influence (`density.influences`) is more; the others are cut.
+            None for what noise alone might give, 0 to cut nothing.
         average: The last share of the steps that the generator is the mean of; 0 for where it ended.
         encoding_share: Of the budget, for the distributions of the columns.
         moments_share: Of the budget, for the second moments. The rest is for the steps.
@@ -55,7 +56,7 @@ class Prada:
         order: The order of generation: "schema", or the names of all columns.
     """
 
-    steps: int = 2000
+    steps: int = 1500
     batch_size: int = 800
     clip_norm: float = 0.5
     rate: float = 0.008
@@ -94,11 +95,12 @@ class Prada:
         shares = self.encoding_share, self.moments_share
         if min(shares) < 0.01 or sum(shares) > 0.99:
             raise ValueError(
-                f"Prada.encoding_share, moments_share: expected at least 0.01 each and at most 0.99 together, got {shares}."
+                f"Prada.encoding_share, moments_share: expected at least 0.01 each and at most 0.99 together, "
+                f"got {shares}."
             )
-        if not (isinstance(self.order, tuple) and all(isinstance(name, str) for name in self.order)):
-            if self.order != "schema":
-                raise ValueError(f'Prada.order: expected "schema" or names of columns, got {self.order!r}.')
+        named = isinstance(self.order, tuple) and all(isinstance(name, str) for name in self.order)
+        if not named and self.order != "schema":
+            raise ValueError(f'Prada.order: expected "schema" or names of columns, got {self.order!r}.')
 
     def plan(self, schema: Schema) -> list[Item]:
         """Second moments to start from, and the steps."""

@@ -267,11 +267,11 @@ def total_noise(noise: float, layout: Layout) -> float:
 
 
 def rate_for(rate: float, noise: float, layout: Layout) -> float:
-    """The rate of the steps: the less noise, the longer; within a factor of two.
+    """The rate of the steps: the less noise, the longer, within what was tried.
 
     Under noise Adam's denominators are the noise, so that its steps are as long as the gradient is above it.
     """
-    return rate * float(np.clip(math.sqrt(USUAL_NOISE / max(total_noise(noise, layout), 1e-9)), 0.7, 2.0))
+    return rate * float(np.clip(math.sqrt(USUAL_NOISE / max(total_noise(noise, layout), 1e-9)), 0.7, 1.25))
 
 
 def fit_densities(requests: Sequence[Request]) -> list[DensityRecipe]:

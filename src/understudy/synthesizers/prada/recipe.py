@@ -4,13 +4,13 @@ The one rule: no row goes in here. JAX is loaded when rows are drawn, not when a
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding import Encoder, Given, Levels
+from understudy.encoding import Encoder, Given, Levels, states
 from understudy.randomness import Key
 from understudy.schema import Schema
 
@@ -101,6 +101,39 @@ class PradaRecipe:
         return cls(layout=layout, params=params, ends=ends, slope=float(arrays["slope"]), **facts)
 
 
+def public_signals(
+    encoder: Encoder, order: Sequence[str], columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]
+) -> NDArray:
+    """The signals of a PUBLIC table, (rows, signals), without chance: a repeated value has the middle of its levels.
+
+    A category that is not known is `other` where there is one, and else the first. A value that is missing against the
+    schema has the level 1/2.
+    """
+    from scipy.special import ndtri
+
+    edge, found = 0.25 / max(encoder.rows, 10.0), []
+    for name in order:
+        m, values = encoder.maps[name], columns[name]
+        gone = np.isnan(values) if values.dtype.kind == "f" else values < 0
+        count = states(encoder, name)
+        if m.labels is None:
+            below, above = m.levels(values)
+            level = np.where(gone, 0.5, (below + above) / 2)
+            score = level if isinstance(m, Given) else ndtri(np.clip(level, edge, 1 - edge))
+            found.append(np.where(gone & (count > 0), 0.0, score))
+            state = gone.astype(np.int64)
+        else:
+            place = {label: code for code, label in enumerate(m.labels)}
+            other = place.get(m.column.other or "other", 0)
+            known = labels.get(name)
+            codes = np.where(gone, 0, np.nan_to_num(values)).astype(np.int64)
+            if known is not None and len(known):
+                codes = np.array([place.get(label, other) for label in known], dtype=np.int64)[codes]
+            state = np.where(gone, len(m.labels) if m.column.nullable else other, codes)
+        found += [(state == s).astype(np.float64) for s in range(count)]
+    return np.stack(found, axis=1) if found else np.zeros((0, 0))
+
+
 def layout_arrays(layout: "Layout", ends: Mapping[str, NDArray]) -> dict[str, NDArray]:
     """A layout as arrays."""
     places = {name: i for i, name in enumerate(layout.names)}
@@ -143,22 +176,19 @@ class DensityRecipe:
     components: int
     limit: float
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns in generation order."""
-        return self.layout.names
-
     def sample(self, n: int, *, key: Key) -> Levels:
         from understudy.synthesizers.prada import density
 
         made = density.sample(self.params, self.layout, self.components, self.limit, key.jax(), n)
         return to_levels(made, self.layout, self.ends)
 
-    def log_density(self, signals: NDArray) -> NDArray:
-        """The log density of rows of signals, (rows, features) in the order of the layout, in nats: (rows,)."""
+    def log_density(
+        self, encoder: Encoder, columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]
+    ) -> NDArray:
+        """The log density of the signals of a public table's rows, in nats: (rows,)."""
         from understudy.synthesizers.prada import density
 
-        x = np.clip(np.asarray(signals, np.float32), -1e6, 1e6)
+        x = public_signals(encoder, self.layout.names, columns, labels).astype(np.float32)
         return density.straight_log_density(self.params, x, self.layout, self.components)
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
