@@ -61,7 +61,8 @@ def by_rows() -> dict:
     found = {}
     for rows in (10**4, 10**5, 10**6, 10**7):
         few, many = fits(rows, 8, 1, 2000), fits(rows, 8, 1, 8000)
-        few(), many()
+        few()
+        many()
         found[str(rows)] = min(1e6 * (seconds(many) - seconds(few)) / 6000 for _ in range(3))
     return {"step_us_by_rows": found, "growth": found["10000000"] / found["10000"]}
 

@@ -1,7 +1,8 @@
 """Constraints and conditions: read with care, kept by every synthetic row, and never for ever in the search."""
 
 # Lists stand for tuples here, and wrong types are given on purpose.
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportOptionalMemberAccess=false
+# pyright: reportAttributeAccessIssue=false
 
 import dataclasses
 import datetime

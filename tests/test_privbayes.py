@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 import time
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -39,7 +40,7 @@ from understudy.table import read
 # The score ----------------------------------------------------------------------------------------------------------
 
 
-def changes(counts, across=1.0, along=1.0):
+def changes(counts, across: Any = 1.0, along: Any = 1.0):
     """What one more row, in each cell, does to the score, and what the proof allows it to do."""
     n = counts.sum()
     before = dependence(counts, across, along)

@@ -2,6 +2,7 @@
 
 import itertools
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -96,7 +97,7 @@ def test_no_row_moves_the_score_of_a_marginal_by_more_than_was_paid(starts, monk
     monkeypatch.setattr(privmrf, "private_choice", look)
 
     def scores(table, candidates):
-        board = SimpleNamespace(coded=table, domain=SIZES, ledger=None)
+        board: Any = SimpleNamespace(coded=table, domain=SIZES, ledger=None)
         PrivMRF()._choose(board, candidates, 0.1, key=Key.new(0))
         return seen["scores"], seen["sensitivity"]
 
@@ -250,7 +251,7 @@ def test_numbers_keep_what_three_have_together():
     frame = pl.DataFrame({"x": x, "y": y, "z": z})
     schema = Schema(columns=tuple(Column(name=name, kind="continuous", low=-6.0, high=6.0) for name in "xyz"))
     drawn = understudy.fit(frame, schema, "privmrf", epsilon=3.0, seed=0).sample(12_000, seed=0)
-    signs = [np.sign(t["x"] * t["y"] * t["z"]).to_numpy().mean() for t in (frame, drawn)]
+    signs = [np.sign(t["x"].to_numpy() * t["y"].to_numpy() * t["z"].to_numpy()).mean() for t in (frame, drawn)]
     assert signs[1] > 0.6 * signs[0] > 0.2
 
 

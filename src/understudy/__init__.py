@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from understudy.synthesizers.mst import MST
     from understudy.synthesizers.prada.adversarial import PradaGAN
     from understudy.synthesizers.prada.dpgan import DPGAN
+    from understudy.synthesizers.prada.likelihood import Prada
     from understudy.synthesizers.privbayes import PrivBayes
     from understudy.synthesizers.privmrf import PrivMRF
     from understudy.table import TableError
@@ -51,6 +52,7 @@ _ROOMS = {
     "Model": "model",
     "ModelError": "model",
     "Plan": "pipeline",
+    "Prada": "synthesizers.prada.likelihood",
     "PradaGAN": "synthesizers.prada.adversarial",
     "PrivBayes": "synthesizers.privbayes",
     "PrivMRF": "synthesizers.privmrf",
@@ -87,10 +89,12 @@ __all__ = [
     "Model",
     "ModelError",
     "Plan",
+    "Prada",
     "PradaGAN",
     "PrivBayes",
     "PrivMRF",
     "Receipt",
+    "ReportError",
     "SamplingError",
     "Schema",
     "SchemaError",

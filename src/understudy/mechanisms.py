@@ -362,7 +362,7 @@ def noisy_scores(
 
 
 def popular_categories(
-    rows: PrivateRows, column: str, *, what: str, item: str | Part, ledger: Ledger, key: Key
+    rows: PrivateRows, column: str, *, what: str, item: str, ledger: Ledger, key: Key
 ) -> tuple[list[str], Floats]:
     """The categories of a column that enough units have, with their noisy counts: partition selection.
 

@@ -46,7 +46,7 @@ class Key:
 
         low, high = self.sequence.generate_state(2, np.uint32).tolist()
         data = np.array([high, low], dtype=np.uint32)
-        return jax.random.wrap_key_data(data, impl="threefry2x32")
+        return jax.random.wrap_key_data(jax.device_put(data), impl="threefry2x32")
 
     def __repr__(self) -> str:
         return f"Key({'secret' if self.secret else 'seeded'})"

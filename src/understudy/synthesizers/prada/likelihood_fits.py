@@ -220,12 +220,12 @@ class Likelihood:
         settings, (b1, b2) = state["settings"], DECAYS
         step = state["step"] + 1
         seen = jnp.asarray(np.concatenate([self.layout.earlier, np.ones((self.layout.columns, 1), bool)], axis=1))
-        gradient = {
+        slope = {
             "first": jnp.where(seen[:, :, None], gradient[0], 0.0) / settings["batch"],
             "second": gradient[1] / settings["batch"],
         }
-        slow = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state["slow"], gradient)
-        square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g**2, state["square"], gradient)
+        slow = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state["slow"], slope)
+        square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g**2, state["square"], slope)
         rate = settings["rate"] * jnp.maximum(1.0 - (step - 1) / settings["steps"], 0.0)
 
         def moved(weights, m, v):

@@ -81,14 +81,14 @@ def theory_penalty(
     return float(np.sqrt(psi) / columns)
 
 
-def subgradient(rows: jax.Array, layout: Layout, penalty: jax.Array) -> jax.Array:
+def subgradient(rows: jax.Array, layout: Layout, penalty: jax.Array | np.ndarray) -> jax.Array:
     """λ_j W_j^k / ‖W_j^k‖, and 0 at 0: the paper's own step adds it to the gradient. Noise is not penalised."""
     norms = group_norms(rows, layout)
     direction = jnp.where(norms > 0, penalty[:, None] / jnp.where(norms > 0, norms, 1.0), 0.0)
     return masked(rows, layout) * _to_rows(direction, layout, rows.shape[1], noise=0.0)
 
 
-def shrunk(rows: jax.Array, layout: Layout, amount: jax.Array) -> jax.Array:
+def shrunk(rows: jax.Array, layout: Layout, amount: jax.Array | np.ndarray) -> jax.Array:
     """W_j^k · max(0, 1 - amount_jk / ‖W_j^k‖): every group shorter by its amount, and exactly zero below it.
 
     It is the proximal map of Σ amount_jk ‖W_j^k‖. Noise is not penalised.
@@ -108,7 +108,7 @@ def _to_rows(pairs: jax.Array, layout: Layout, height: int, *, noise: float) -> 
 
 
 def proximal_step(
-    rows: jax.Array, gradient: jax.Array, layout: Layout, *, rate: float | jax.Array, penalty: jax.Array
+    rows: jax.Array, gradient: jax.Array, layout: Layout, *, rate: float | jax.Array, penalty: jax.Array | np.ndarray
 ) -> jax.Array:
     """One step of proximal gradient descent: down the gradient by the rate η, then shrunk by η·λ_j.
 
@@ -140,7 +140,7 @@ def proximal_adam_step(
     layout: Layout,
     *,
     rate: float | jax.Array,
-    penalty: jax.Array,
+    penalty: jax.Array | np.ndarray,
     decays: tuple[float, float] = (0.5, 0.9),
 ) -> tuple[jax.Array, Moments]:
     """One step of Adam with the penalty's proximal map in Adam's metric.
