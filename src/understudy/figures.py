@@ -52,6 +52,7 @@ _STYLE = {
     "svg.fonttype": "none",  # text stays text: it can be searched, and read aloud
     "svg.hashsalt": "understudy",
 }
+_ROOM = 32  # characters that labels below a panel may have side by side
 _PANEL, _MARGIN, _ENTRY = (2.5, 1.9), (0.9, 0.9), 0.17  # inches: of a panel, around them, and of a line in the legend
 
 Line = dict[float, list[float]]
@@ -209,7 +210,9 @@ class _Axis:
 
     def dress(self, panel: Any) -> None:
         panel.set_xscale(self.scale)
-        panel.set_xticks(self.ticks, labels=[_short(place) for place in self.places])
+        labels = [_short(place) for place in self.places]
+        steep = {"rotation": 45, "ha": "right"} if sum(map(len, labels)) > _ROOM else {}
+        panel.set_xticks(self.ticks, labels=labels, **steep)
         panel.set_xticks([], minor=True)
         panel.set_xlim(*self._limits())
 
