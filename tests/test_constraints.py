@@ -521,7 +521,6 @@ def test_what_is_rare_but_above_one_in_a_hundred_is_drawn(models):
         ({"admission": ("2020-03-01", datetime.date(2020, 6, 1))}, pl.col("admission").dt.month().is_between(3, 6)),
         ({"city": "Bonn", "smoker": True, "drugs": (0, 5)}, (pl.col("city") == "Bonn") & (pl.col("drugs") <= 5)),
     ],
-    ids=str,
 )
 def test_conditions_hold_in_every_row(models, method, where, kept):
     rows = models[method].sample(200, 0, where=where)
