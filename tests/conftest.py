@@ -2,6 +2,8 @@
 
 import datetime
 import os
+import sys
+from pathlib import Path
 
 # Tests compile many small programs and run each for a moment: before JAX is imported, ask for haste.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
@@ -74,3 +76,15 @@ def mixed_schema() -> Schema:
 @pytest.fixture(scope="session")
 def mixed() -> pl.DataFrame:
     return mixed_table(1500)
+
+
+MOST_MAPPINGS = 30_000
+
+
+@pytest.fixture(autouse=True)
+def _few_compiled_programs():
+    """Forgets compiled programs when there are very many: each maps memory, and Linux allows 65 530 mappings."""
+    yield
+    mappings = Path("/proc/self/maps")
+    if "jax" in sys.modules and mappings.exists() and mappings.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        sys.modules["jax"].clear_caches()

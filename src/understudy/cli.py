@@ -20,6 +20,10 @@ import click
 
 import understudy
 
+METHOD_HELP = (
+    "prada, prada-gan, aim, mst, privmrf, gem, dp-merf, privbayes, dpgan, copula or independent.  [default: copula]"
+)
+
 
 class Refused(click.ClickException):
     """The request is refused; said in one line, without a traceback."""
@@ -169,7 +173,7 @@ _BUDGET = _options(
     click.option("--delta", type=float, default=1e-6, show_default=True, help="The budget δ; below 1 / people."),
 )
 _METHOD = _options(
-    click.option("--method", metavar="NAME", help="copula, independent, prada-gan or dpgan.  [default: copula]"),
+    click.option("--method", metavar="NAME", help=METHOD_HELP),
     click.option(
         "--set",
         "settings",

@@ -333,12 +333,12 @@ def dependence(counts: Floats, across: Floats | float = 1.0, along: Floats | flo
 def accents(views: Mapping[str, View], candidate: Candidate) -> tuple[Floats, Floats]:
     """How much the cells of all parents together, and those of the column, count: deviations from the mean.
 
-    Of several parents the root mean square, so that no number of them counts more than another by itself.
+    Of several parents the one that is farthest out: with a further parent no cell counts less.
     """
-    squares = np.zeros(1)
+    farthest = np.zeros(1)
     for name, size in zip(candidate.parents, candidate.sizes, strict=True):
-        squares = np.add.outer(squares, views[name].deviations(size) ** 2).ravel()
-    return np.sqrt(squares / max(len(candidate.parents), 1)), views[candidate.column].deviations(candidate.size)
+        farthest = np.maximum.outer(farthest, views[name].deviations(size)).ravel()
+    return farthest, views[candidate.column].deviations(candidate.size)
 
 
 def scores(
