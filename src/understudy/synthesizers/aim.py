@@ -39,6 +39,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.accounting import checked_number, checked_positive, checked_whole
 from understudy.budget import Item, Ledger, Part
 from understudy.encoding import Encoder, codes
 from understudy.marginals import (
@@ -106,17 +107,14 @@ class AIM:
         if self.degree not in (2, 3):
             raise ValueError(f"AIM.degree: expected 2 or 3, got {self.degree}.")
         for field in ("encoding_share", "selection_share"):
-            if not 0.01 <= getattr(self, field) <= 0.98:
-                raise ValueError(f"AIM.{field}: expected 0.01 to 0.98, got {getattr(self, field)}.")
+            checked_number(f"AIM.{field}", getattr(self, field), "0.01 to 0.98", lambda x: 0.01 <= x <= 0.98)
         for field in ("max_model_mb", "rows_per_noise", "shrinkage", "rounds_per_column", "least_rounds"):
-            if not 0 < getattr(self, field) < math.inf:
-                raise ValueError(f"AIM.{field}: expected a finite number > 0, got {getattr(self, field)}.")
+            checked_positive(f"AIM.{field}", getattr(self, field))
         if self.rounds_per_column < self.least_rounds:
             fact = f"{self.rounds_per_column:g} < {self.least_rounds:g}"
             raise ValueError(f"AIM: expected rounds_per_column >= least_rounds, got {fact}.")
         for field in ("iterations", "last_iterations"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"AIM.{field}: expected a whole number >= 1, got {getattr(self, field)}.")
+            checked_whole(f"AIM.{field}", getattr(self, field))
 
     def plan(self, schema: Schema) -> list[Item]:
         if len(schema) == 1:

@@ -25,6 +25,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from understudy.accounting import checked_number, checked_positive, checked_whole
 from understudy.budget import Item, Ledger
 from understudy.encoding import Encoder, codes
 from understudy.marginals import (
@@ -74,16 +75,13 @@ class MST:
 
     def __post_init__(self):
         for field in ("encoding_share", "selection_share"):
-            if not 0.01 <= getattr(self, field) <= 0.98:
-                raise ValueError(f"MST.{field}: expected 0.01 to 0.98, got {getattr(self, field)}.")
+            checked_number(f"MST.{field}", getattr(self, field), "0.01 to 0.98", lambda x: 0.01 <= x <= 0.98)
         if self.encoding_share + self.selection_share > 0.99:
             total = self.encoding_share + self.selection_share
             raise ValueError(f"MST: expected encoding_share + selection_share <= 0.99, got {total:g}.")
         for field in ("rows_per_noise", "shrinkage"):
-            if not 0 < getattr(self, field) < math.inf:
-                raise ValueError(f"MST.{field}: expected a finite number > 0, got {getattr(self, field)}.")
-        if self.iterations < 1:
-            raise ValueError(f"MST.iterations: expected a whole number >= 1, got {self.iterations}.")
+            checked_positive(f"MST.{field}", getattr(self, field))
+        checked_whole("MST.iterations", self.iterations)
 
     def plan(self, schema: Schema) -> list[Item]:
         edges = len(schema) - 1

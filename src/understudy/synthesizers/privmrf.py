@@ -38,6 +38,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.accounting import checked_number, checked_positive
 from understudy.budget import Item, Ledger, Part
 from understudy.encoding import Cells, Encoder, codes
 from understudy.marginals import (
@@ -108,14 +109,12 @@ class PrivMRF:
 
     def __post_init__(self):
         for field in ("encoding_share", "graph_share", "choice_share"):
-            if not 0.01 <= getattr(self, field) <= 0.98:
-                raise ValueError(f"PrivMRF.{field}: expected 0.01 to 0.98, got {getattr(self, field)}.")
+            checked_number(f"PrivMRF.{field}", getattr(self, field), "0.01 to 0.98", lambda x: 0.01 <= x <= 0.98)
         if self.graph_share + self.choice_share > 0.99:
             total = self.graph_share + self.choice_share
             raise ValueError(f"PrivMRF: expected graph_share + choice_share <= 0.99, got {total:g}.")
         for field in ("theta", "fineness", "wanted_cells", "shrinkage"):
-            if not 0 < getattr(self, field) < math.inf:
-                raise ValueError(f"PrivMRF.{field}: expected a finite number > 0, got {getattr(self, field)}.")
+            checked_positive(f"PrivMRF.{field}", getattr(self, field))
         if not 0 <= self.certainty < math.inf:
             raise ValueError(f"PrivMRF.certainty: expected a finite number >= 0, got {self.certainty}.")
         for field, low in (("least", 2), ("most_clique_cells", 4), ("most_model_cells", 4), ("iterations", 1)):

@@ -21,7 +21,7 @@ from understudy.encoding import Encoder, Levels
 from understudy.mechanisms import PrivateRows
 from understudy.randomness import Key
 from understudy.schema import Schema
-from understudy.synthesizers.prada.recipe import layout_arrays, layout_from, to_levels
+from understudy.synthesizers.prada.recipe import layout_arrays, layout_from, params_from, to_levels
 from understudy.synthesizers.prada.settings import check_training, check_whole, check_widths, critic_item
 
 
@@ -117,5 +117,5 @@ class DPGANRecipe:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "DPGANRecipe":
         layout, ends = layout_from(arrays)
-        params = {key.removeprefix("params/"): value for key, value in arrays.items() if key.startswith("params/")}
+        params = params_from(arrays)
         return cls(layout=layout, params=params, ends=ends)

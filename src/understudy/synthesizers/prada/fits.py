@@ -203,7 +203,7 @@ def run_together(fits: Sequence[Any], item: str, what: str) -> list[Mapping[str,
     """The last state of every fit; those of equal loops and shapes are trained in one call."""
     groups: dict[Any, list[int]] = {}
     for i, fit in enumerate(fits):
-        shapes = tuple(layer["weight"].shape for layer in fit.job.state["critic"])
+        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(fit.job.state))
         groups.setdefault((fit.loop, shapes, fit.columns), []).append(i)
     done: dict[int, Mapping[str, Any]] = {}
     for (loop, _, columns), members in groups.items():

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.budget import Ledger
-from understudy.dpsgd import Job, capacity_for, train
+from understudy.dpsgd import Job, capacity_for
 from understudy.encoding import Encoder, signal_rows, signals
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
 from understudy.synthesizers.prada import density, structure
-from understudy.synthesizers.prada.fits import MOST_TOGETHER, Request, block_of
+from understudy.synthesizers.prada.fits import Request, block_of, run_together
 from understudy.synthesizers.prada.likelihood import STEPS_PER_ROUND
 from understudy.synthesizers.prada.networks import Layout
 from understudy.synthesizers.prada.recipe import DensityRecipe, category_ends
@@ -277,19 +277,8 @@ def rate_for(rate: float, noise: float, layout: Layout) -> float:
 def fit_densities(requests: Sequence[Request]) -> list[DensityRecipe]:
     """The recipes of densities, in the order of the requests."""
     fits = [_Fit.of(*request) for request in requests]
-    groups: dict[Any, list[int]] = {}
-    for i, fit in enumerate(fits):
-        shapes = tuple(value.shape for value in fit.job.state["params"].values())
-        groups.setdefault((fit.loop, shapes, fit.columns), []).append(i)
-    done: dict[int, Any] = {}
-    for (loop, _, columns), members in groups.items():
-        for at in range(0, len(members), MOST_TOGETHER):
-            some = members[at : at + MOST_TOGETHER]
-            jobs = [fits[i].job for i in some]
-            what = "train the densities of the columns"
-            trained = train(loop, jobs, columns, item="gradients", what=what, progress=jobs[0].ledger.on_step)
-            done.update(zip(some, trained, strict=True))
-    return [fit.recipe(done[i]) for i, fit in enumerate(fits)]
+    states = run_together(fits, "gradients", "train the densities of the columns")
+    return [fit.recipe(state) for fit, state in zip(fits, states, strict=True)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

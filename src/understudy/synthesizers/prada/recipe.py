@@ -50,15 +50,14 @@ def to_levels(made: NDArray, layout: "Layout", ends: Mapping[str, NDArray]) -> L
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class PradaRecipe:
-    """The trained generator, and who is whose parent.
+class SequentialRecipe:
+    """One trained network for each column, and who is whose parent.
 
     Attributes:
-        params: Of the generator.
-        norms: ‖W_j^k‖, (columns, columns), in generation order.
+        params: Of the networks.
+        norms: How far an earlier column moves a later one, (columns, columns), in generation order.
         pairs: Which of them count as parents.
         ends: Of category columns; an empty entry for a column that is taken as it is.
-        slope: Of the generator's LeakyReLU.
     """
 
     layout: "Layout"
@@ -66,13 +65,6 @@ class PradaRecipe:
     norms: NDArray
     pairs: NDArray
     ends: Mapping[str, NDArray]
-    slope: float
-
-    def sample(self, n: int, *, key: Key) -> Levels:
-        from understudy.synthesizers.prada import networks
-
-        made = networks.sample({**self.params}, self.layout, key.jax(), n, slope=self.slope)
-        return to_levels(made, self.layout, self.ends)
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
         names = self.layout.names
@@ -83,6 +75,23 @@ class PradaRecipe:
     def strengths(self) -> dict[str, dict[str, float]]:
         names = self.layout.names
         return {name: {names[k]: float(self.norms[j, k]) for k in range(j)} for j, name in enumerate(names)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class PradaRecipe(SequentialRecipe):
+    """The generator that was trained against a critic; its norms are ‖W_j^k‖.
+
+    Attributes:
+        slope: Of the generator's LeakyReLU.
+    """
+
+    slope: float
+
+    def sample(self, n: int, *, key: Key) -> Levels:
+        from understudy.synthesizers.prada import networks
+
+        made = networks.sample({**self.params}, self.layout, key.jax(), n, slope=self.slope)
+        return to_levels(made, self.layout, self.ends)
 
     def arrays(self) -> dict[str, NDArray]:
         return {
@@ -96,7 +105,7 @@ class PradaRecipe:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "PradaRecipe":
         layout, ends = layout_from(arrays)
-        params = {key.removeprefix("params/"): value for key, value in arrays.items() if key.startswith("params/")}
+        params = params_from(arrays)
         facts = {name: arrays[name] for name in ("norms", "pairs")}
         return cls(layout=layout, params=params, ends=ends, slope=float(arrays["slope"]), **facts)
 
@@ -145,6 +154,11 @@ def layout_arrays(layout: "Layout", ends: Mapping[str, NDArray]) -> dict[str, ND
     }
 
 
+def params_from(arrays: Mapping[str, NDArray]) -> dict[str, NDArray]:
+    """The parameters among saved arrays."""
+    return {key.removeprefix("params/"): value for key, value in arrays.items() if key.startswith("params/")}
+
+
 def layout_from(arrays: Mapping[str, NDArray]) -> tuple["Layout", dict[str, NDArray]]:
     """The layout that `layout_arrays` wrote down."""
     from understudy.synthesizers.prada.networks import Block, Layout
@@ -156,23 +170,14 @@ def layout_from(arrays: Mapping[str, NDArray]) -> tuple["Layout", dict[str, NDAr
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class DensityRecipe:
-    """Trained conditional densities, and who is whose parent.
+class DensityRecipe(SequentialRecipe):
+    """Conditional densities, set straight (density.py).
 
     Attributes:
-        params: Of the densities, set straight (density.py).
-        norms: How far an earlier column moves this one, (columns, columns), in generation order.
-        pairs: Which of them count as parents.
-        ends: Of category columns; an empty entry for a column that is taken as it is.
         components: Normals in the mixture of a number.
         limit: Scores lie within ± this, as those of the rows do.
     """
 
-    layout: "Layout"
-    params: Mapping[str, NDArray]
-    norms: NDArray
-    pairs: NDArray
-    ends: Mapping[str, NDArray]
     components: int
     limit: float
 
@@ -191,16 +196,6 @@ class DensityRecipe:
         x = public_signals(encoder, self.layout.names, columns, labels).astype(np.float32)
         return density.straight_log_density(self.params, x, self.layout, self.components)
 
-    def parents(self, schema: Schema) -> dict[str, list[str]]:
-        names = self.layout.names
-        return {
-            name: [p for p, joined in zip(names, self.pairs[j], strict=True) if joined] for j, name in enumerate(names)
-        }
-
-    def strengths(self) -> dict[str, dict[str, float]]:
-        names = self.layout.names
-        return {name: {names[k]: float(self.norms[j, k]) for k in range(j)} for j, name in enumerate(names)}
-
     def arrays(self) -> dict[str, NDArray]:
         return {
             "norms": self.norms,
@@ -214,7 +209,7 @@ class DensityRecipe:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "DensityRecipe":
         layout, ends = layout_from(arrays)
-        params = {key.removeprefix("params/"): value for key, value in arrays.items() if key.startswith("params/")}
+        params = params_from(arrays)
         return cls(
             layout=layout,
             params=params,
