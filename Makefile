@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 QUICK ?=
 
-.PHONY: demo test check lock clean
+.PHONY: demo test check docs lock clean
 
 .venv/installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -18,6 +18,10 @@ QUICK ?=
 	$(BIN)/pip install -q -c requirements.lock -e '.[eval]'
 	touch $@
 
+.venv/installed-browser: .venv/installed
+	$(BIN)/pip install -q -c requirements.lock -e '.[browser]'
+	touch $@
+
 demo: .venv/installed
 	$(BIN)/understudy demo -o demo
 
@@ -30,7 +34,10 @@ check: .venv/installed-dev
 	$(BIN)/pyright
 	$(MAKE) test
 
-lock: .venv/installed-dev .venv/installed-eval
+docs: .venv/installed
+	$(BIN)/python docs/commands.py
+
+lock: .venv/installed-dev .venv/installed-eval .venv/installed-browser
 	$(BIN)/pip freeze --exclude-editable > requirements.lock
 
 clean:

@@ -4,6 +4,8 @@ import contextlib
 import gzip
 import json
 import math
+import os
+import shutil
 import zipfile
 
 import polars as pl
@@ -386,6 +388,157 @@ def test_a_foreign_or_torn_ledger_is_refused(place, content):
             assert_refused(place.run("ledger", "show", ledger), "budget.jsonl")
             assert_refused(place.fit("--ledger", ledger), "budget.jsonl")
             assert_refused(place.run("ledger", "cap", ledger, "people", "--epsilon", 1, "--delta", 1e-6))
+
+
+# Every command and every file it reads ----------------------------------------------------------------------------
+
+FILES = {
+    "schema draft {} -o o.toml": "csv",
+    "schema draft {} -o p.toml": "parquet",
+    "schema check {}": "toml",
+    "plan {} --epsilon 1": "toml",
+    "fit {} people.toml --epsilon 1 -o o": "csv",
+    "fit {} people.toml --epsilon 1 -o p": "parquet",
+    "fit people.csv {} --epsilon 1 -o o": "toml",
+    "sample {} -n 3 -o o.csv": "understudy",
+    "receipt {}": "understudy",
+    "ledger show {}": "jsonl",
+    "evaluate {} people.csv people.toml --metrics wd": "csv",
+    "evaluate people.csv {} people.toml --metrics wd": "csv",
+    "evaluate people.csv people.csv {}": "toml",
+    "evaluate people.csv people.csv people.toml --metrics wd --train {}": "csv",
+    "report {} -o o.html": "understudy",
+    "report m.understudy --real {} --learners none -o o.html": "csv",
+    "report m.understudy --synthetic {} -o o.html": "csv",
+    "report m.understudy --ledger {} -o o.html": "jsonl",
+    "report m.understudy --truth {} -o o.html": "json",
+    "bench {} -o results": "toml",
+    "bench table {}": "results",
+    "bench figure {}": "results",
+}
+WRONG = {
+    "gone": lambda path: None,
+    "folder": lambda path: path.mkdir(),
+    "binary": lambda path: path.write_bytes(bytes(range(255, 0, -1)) * 20),
+    "empty": lambda path: path.write_bytes(b""),
+}
+ALLOWED = {("ledger show {}", "empty"), ("report m.understudy --ledger {} -o o.html", "empty")}  # no fits, no caps
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a table, its schema and a model."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "people.csv").write_text(GOOD)
+    (folder / "people.toml").write_text(SCHEMA)
+    us.fit(folder / "people.csv", folder / "people.toml", epsilon=1.0).save(folder / "m.understudy")
+    return folder
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("line", FILES)
+def test_a_file_that_is_no_such_file_is_refused_by_name(place, made, monkeypatch, line, wrong):
+    shutil.copy(made / "m.understudy", place.model)
+    monkeypatch.chdir(place.folder)
+    name = f"wrong.{FILES[line]}"
+    WRONG[wrong](place.folder / name)
+    if (line, wrong) in ALLOWED:
+        assert place.run(*line.format(name).split())[0] == 0
+        return
+    with place.untouched():
+        result = place.run(*line.format(name).split())
+        assert_refused(result, name)
+        assert "unexpected" not in result[2]
+        if wrong == "gone" and FILES[line] != "results":
+            assert "no such file" in result[2].lower()
+
+
+WRITTEN = [
+    "schema draft people.csv -o {}",
+    "fit people.csv people.toml --epsilon 1 -o {}",
+    "sample m.understudy -n 3 -o {}.csv",
+    "report m.understudy -o {}.html",
+    "ledger cap {} people --epsilon 1 --delta 1e-6",
+    "demo -o {}",
+    "bench grid.toml -o {}",
+]
+
+
+@pytest.mark.parametrize("line", WRITTEN)
+def test_a_place_below_a_file_is_refused(place, made, monkeypatch, line):
+    """It stands for a place without permission too, which does not stop whoever may do everything."""
+    shutil.copy(made / "m.understudy", place.model)
+    (place.folder / "grid.toml").write_text(GRID)
+    monkeypatch.chdir(place.folder)
+    with place.untouched():
+        result = place.run(*line.format("people.toml/new").split())
+        assert_refused(result, "people.toml")
+        assert "unexpected" not in result[2]
+
+
+GRID = """\
+name = "tiny"
+epsilons = [1.0]
+seeds = [0]
+metrics = ["tvd1"]
+[[datasets]]
+graph = "example"
+rows = 100
+[[methods]]
+name = "independent"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="permission is never denied to root")
+@pytest.mark.parametrize("line", FILES)
+def test_a_file_without_permission_is_refused(place, made, monkeypatch, line):
+    shutil.copy(made / "m.understudy", place.model)
+    monkeypatch.chdir(place.folder)
+    name = f"shut.{FILES[line]}"
+    (place.folder / name).touch(mode=0o000)
+    assert_refused(place.run(*line.format(name).split()), name)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("plan people.toml --epsilon 1 --method nope", ["'nope'", "copula"]),
+        ("plan people.toml --epsilon 1 --rows -3", ["rows: expected", "-3"]),
+        ("sample m.understudy -n 3 --seed -1 -o o.csv", ["seed: expected"]),
+        ("sample m.understudy -n 3 --where agee=3 -o o.csv", ["'agee'", "Did you mean 'age'?"]),
+        ("sample m.understudy -n 3 --where age -o o.csv", ["'age'", "column=value"]),
+        ("sample m.understudy -n 3 --where age=old -o o.csv", ["'age'", "'old'"]),
+        ("evaluate people.csv people.csv people.toml --metrics wdd", ["'wdd'", "Did you mean 'wd'?"]),
+        ("evaluate people.csv people.csv people.toml --metrics wd --learners smv", ["'smv'", "Did you mean 'svm'?"]),
+        ("evaluate people.csv people.csv people.toml --learners svm", ["target"]),
+        ("evaluate people.csv people.csv people.toml --seed -1", ["--seed: expected"]),
+        ("report m.understudy --learners svm -o o.html", ["target"]),
+        ("report m.understudy -n 0 -o o.html", ["rows: expected"]),
+        ("report m.understudy --train people.csv -o o.html", ["train"]),
+        ("report m.understudy -o o.pdf", ["o.pdf", ".html"]),
+        ("ledger cap new.jsonl people --epsilon nan --delta 1e-6", ["epsilon: expected"]),
+        ("bench people.toml -o results", ["people.toml", "unknown key"]),
+        ("bench table people.csv", ["expected a folder", "people.csv"]),
+        ("demo -o people.csv", ["people.csv", "is no folder", "-o"]),
+    ],
+)
+def test_a_wrong_argument_of_any_command_is_refused(place, made, monkeypatch, line, words):
+    shutil.copy(made / "m.understudy", place.model)
+    monkeypatch.chdir(place.folder)
+    with place.untouched():
+        assert_refused(place.run(*line.split()), *words)
+
+
+@pytest.mark.parametrize(
+    "line", ["figures need matplotlib. Run: pip install 'understudy[eval]'", "No module named 'x'"]
+)
+def test_a_missing_library_is_named_with_what_to_do(place, monkeypatch, line):
+    def fail(*arguments, **options):
+        raise ImportError(line)
+
+    monkeypatch.setattr(us, "fit", fail, raising=False)
+    with place.untouched():
+        assert_refused(place.fit(), line, "pip install" if "pip" in line else "understudy doctor")
 
 
 # Anything at all --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -12,8 +13,9 @@ from click.testing import CliRunner
 
 import understudy as us
 from understudy import datasets, demo
-from understudy.cli import cli
+from understudy.cli import cli, options
 from understudy.ledger_file import LedgerFile
+from understudy.synthesizers import DEFAULT
 
 HEAVY = ["dp_accounting", "jax", "mbi", "narwhals", "numpy", "opendp", "pandas", "polars", "rich", "scipy"]
 
@@ -55,44 +57,58 @@ def fitted(tmp_path_factory):
 # Help -------------------------------------------------------------------------------------------------------------
 
 
-def every_command(command=cli, path=()):
+def every_command(command: click.Command = cli, path=()):
     yield path
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             yield from every_command(inner, (*path, name))
 
 
-@pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
-def test_every_help_has_an_example_that_parses(path):
-    shown = done(*path, "--help")
-    examples = [line.split()[1:] for line in shown.splitlines() if line.startswith("    understudy ")]
-    assert "Example:" in shown and examples
-    for words in examples:
-        parse(cli, words)
+def examples(path):
+    """The command lines in the help of a command, without what is the shell's."""
+    _, _, shown = done(*path, "--help").partition("Example:")
+    lines = [shlex.split(line) for line in shown.splitlines() if line.startswith("    understudy ")]
+    return [words[1 : words.index(">") if ">" in words else None] for words in lines]
 
 
-def parse(command, words):
-    """Lets click read the words as it would on the way to a command, and runs none."""
-    context = command.make_context("understudy", list(words))
+def parse(words):
+    """The command that the words lead to. Lets click read all of them as it would on the way there, and runs none."""
+    command, context, path = cli, cli.make_context("understudy", list(words)), ()
     while isinstance(command, click.Group):
         name, command, words = command.resolve_command(context, list(words))
-    assert command is not None
-    command.make_context(name, words)
+        assert command is not None and name is not None
+        context, path = command.make_context(name, list(words), parent=context), (*path, name)
+    return path
+
+
+@pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
+def test_every_help_has_an_example_and_every_example_parses(path):
+    found = [parse(words) for words in examples(path)]
+    assert any(leads_to[: len(path)] == path for leads_to in found)
+
+
+@pytest.mark.parametrize("words", ["plan a.toml --epsilon 1 --epsilom 2", "plan", "schema drft", "sample m -n x -o a"])
+def test_an_example_that_is_wrong_would_not_parse(words):
+    with pytest.raises(click.UsageError):
+        parse(words.split())
 
 
 def test_the_commands_are_those_of_the_design():
     names = {" ".join(path) for path in every_command()}
     assert names >= {"demo", "schema draft", "plan", "fit", "sample", "ledger show", "ledger cap", "receipt"}
-    assert names >= {"evaluate", "bench", "bench table", "bench figure"}
+    assert names >= {"evaluate", "report", "bench", "bench table", "bench figure"}
+    assert names >= {"doctor", "completion", "version", "schema check"}
 
 
 def test_help_names_every_method():
-    shown = done("fit", "--help")
+    shown = " ".join(done("fit", "--help").split())
     assert all(name in shown for name in us.METHODS)
+    assert sorted(options.METHODS) == sorted(us.METHODS)
+    assert f"[default: {DEFAULT}]" in shown and options.DEFAULT == DEFAULT
 
 
 def test_the_version_is_the_packages():
-    assert done("--version").split()[-1] == us.__version__
+    assert done("--version").split()[-1] == done("version").split()[-1] == us.__version__
 
 
 def test_wrong_usage_exits_with_2(tmp_path):
@@ -270,6 +286,10 @@ def test_a_cap_that_is_none_is_refused(tmp_path, epsilon, delta):
     assert "expected" in line and not (tmp_path / "b.jsonl").exists()
 
 
+def test_schema_check_says_what_a_schema_states(fitted):
+    assert done("schema", "check", fitted / "people.toml").strip() == str(datasets.example_schema())
+
+
 # The demo ---------------------------------------------------------------------------------------------------------
 
 
@@ -295,7 +315,8 @@ def test_the_demo_writes_over_no_file_that_is_not_its_own(tmp_path):
 
 def test_the_demo_refuses_a_folder_that_is_a_file(tmp_path):
     (tmp_path / "demo").write_text("mine")
-    assert "file exists" in refused("demo", "-o", tmp_path / "demo")
+    line = refused("demo", "-o", tmp_path / "demo")
+    assert "is no folder" in line and "give another one" in line
 
 
 # The process ------------------------------------------------------------------------------------------------------
@@ -317,6 +338,12 @@ def test_the_process_refuses_in_one_line(fitted, tmp_path):
 def test_a_name_with_strange_letters_is_still_one_line(tmp_path):
     result = spawn("receipt", "a\nb\x1b[31m\udcff.understudy", folder=tmp_path)
     assert result.returncode == 1 and result.stderr.count("\n") == 1 and "\x1b" not in result.stderr
+
+
+def test_a_name_that_no_terminal_can_spell_is_no_traceback(fitted, tmp_path):
+    options = ["-n", 3, "-o", "a\udcff.csv"]
+    result = spawn("sample", fitted / "m.understudy", *options, folder=tmp_path, PYTHONIOENCODING="ascii")
+    assert (result.returncode, result.stderr) == (0, "") and "3 rows written to a?.csv" in result.stdout
 
 
 def test_a_closed_pipe_is_no_traceback(fitted, tmp_path):

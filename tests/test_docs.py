@@ -1,28 +1,47 @@
 """The documentation: every block runs, every link leads somewhere, and no part of the code is left out.
 
-Blocks fenced as python or sh run as they stand, in the order of their page, in one empty folder a page; toml blocks are
-schemas. Blocks fenced as text are for reading only.
+Blocks fenced as python or sh run as they stand, in the order of their page, in one folder a page that holds nothing but
+`visits.csv`, which stands for a table of the reader's. What one python block names the next ones know. Blocks fenced as
+toml are schemas, and one whose first line is `# NAME.toml` is saved under that name, as a reader would do it. Blocks
+fenced as text are for reading only, but the commands in them must be ones that could be given.
 """
 
 import ast
+import contextlib
+import csv
 import dataclasses
+import datetime
+import html
+import importlib.util
+import itertools
+import math
+import os
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import click
+import numpy as np
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
 import understudy as us
 from test_house import BENCH, HOUSE, PLAN
+from understudy.accounting import Budget
 from understudy.cli import cli
+from understudy.report.privacy import attacker
 from understudy.schema import KINDS
+from understudy.synthesizers import METHODS, RECIPES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")] + sorted(ROOT.glob("docs/*.md"))
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-every_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+every_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+NEEDS_ADULT = {ROOT / "docs" / "tutorial.md"}
 
 
 def blocks(path: Path) -> list[tuple[str, str]]:
@@ -31,31 +50,111 @@ def blocks(path: Path) -> list[tuple[str, str]]:
     return [(language, re.sub(f"^{indent}", "", text, flags=re.MULTILINE)) for indent, language, text in found]
 
 
-def run_python(text: str) -> None:
-    exec(compile(text, "block", "exec"), {"__name__": "block"})
+def run_python(text: str, names: dict[str, Any]) -> None:
+    exec(compile(text, "block", "exec"), names)
 
 
-def run_shell(text: str) -> None:
+def run_shell(text: str, names: dict[str, Any]) -> None:
     for line in text.splitlines():
         if line.startswith("understudy "):
             result = CliRunner().invoke(cli, shlex.split(line, comments=True)[1:], prog_name="understudy")
-            assert (result.exit_code, result.stderr) == (0, ""), line
+            assert result.exit_code == 0, line
+            assert result.stderr == "" or "--where" in line, line  # where rows are drawn again and again, it says so
         else:
             subprocess.run(["bash", "-euc", line], check=True)
 
 
-def run_toml(text: str) -> None:
+def run_toml(text: str, names: dict[str, Any]) -> None:
     assert us.plan(us.Schema.parse(text), epsilon=1.0).items
+    if named := re.match(r"# ([\w-]+\.toml)\n", text):
+        Path(named[1]).write_text(text)
 
 
-RUNNERS = {"python": run_python, "sh": run_shell, "toml": run_toml, "text": lambda text: None}
+def check_text(text: str, names: dict[str, Any]) -> None:
+    for line in text.splitlines():
+        if line.startswith("understudy "):
+            words = itertools.takewhile(lambda word: word not in (">", "|"), shlex.split(line, comments=True))
+            parse(cli, [*words][1:])
+
+
+def parse(command: click.Command, words: Sequence[str], parent: click.Context | None = None) -> None:
+    """Reads a command line as the command would, and does nothing with it."""
+    context = command.make_context(command.name, list(words), parent=parent)
+    if isinstance(command, click.Group):
+        _, inner, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert inner is not None
+        parse(inner, rest, context)
+
+
+RUNNERS = {"python": run_python, "sh": run_shell, "toml": run_toml, "text": check_text}
+
+
+def run(found: Sequence[tuple[str, str]]) -> None:
+    """Runs blocks one after another, in the folder we are in."""
+    names: dict[str, Any] = {"__name__": "page"}
+    for language, text in found:
+        RUNNERS[language](text, names)
+
+
+def write_visits(folder: Path, n: int = 400) -> None:
+    """A table as a reader may have one: several visits a patient, a name, dates, gaps, and two spellings of a gap."""
+    draw = np.random.default_rng(0)
+    age = draw.integers(0, 100, n)
+    weight = [None if gone else round(kg, 1) for gone, kg in zip(draw.random(n) < 0.2, 20 + age * 0.6, strict=True)]
+    frame = pl.DataFrame(
+        {
+            "patient_id": draw.integers(0, n // 2, n),
+            "surname": draw.choice(["Ito", "Berg", "Okoro", "Silva"], n),
+            "age": age,
+            "weight": weight,
+            "cost": np.where(draw.random(n) < 0.3, 50.0, draw.gamma(2.0, 80.0, n).round(2)),
+            "ward": draw.choice(["surgery", "medicine", "children", "?"], n),
+            "diagnosis": draw.choice(["fracture", "asthma", "migraine", "n/a"], n),
+            "smoker": draw.choice(["yes", "no"], n),
+            "admitted": [
+                datetime.date(2020, 1, 1) + datetime.timedelta(days=int(d)) for d in draw.integers(0, 2000, n)
+            ],
+        }
+    )
+    frame.write_csv(folder / "visits.csv")
+
+
+@contextlib.contextmanager
+def workshop_as_it_was() -> Iterator[None]:
+    """Takes methods out again that a page has entered."""
+    before = [(known, dict(known)) for known in (METHODS, RECIPES)]
+    try:
+        yield
+    finally:
+        for known, entries in before:
+            known.clear()
+            known.update(entries)
 
 
 @every_page
 def test_every_block_runs(path, tmp_path, monkeypatch, capsys):
+    if path in NEEDS_ADULT and not Path(os.environ.get("UNDERSTUDY_DATA", "nowhere"), "adult.csv").is_file():
+        pytest.skip("UNDERSTUDY_DATA does not name a folder with adult.csv")
     monkeypatch.chdir(tmp_path)
-    for language, text in blocks(path):
-        RUNNERS[language](text)
+    write_visits(tmp_path)
+    with workshop_as_it_was():
+        run(blocks(path))
+
+
+def test_the_tutorial_s_schema_names_columns_of_adult():
+    """Holds without the table, too."""
+    written = next(text for language, text in blocks(ROOT / "docs" / "tutorial.md") if language == "toml")
+    tutorial, ours = us.Schema.parse(written), us.Schema.parse((HOUSE / "data" / "adult.toml").read_text())
+    assert {*tutorial.names, *tutorial.ignore} == set(ours.names)
+    assert {column.name: column.kind for column in tutorial} == {name: ours[name].kind for name in tutorial.names}
+    for column in tutorial:
+        assert column.values is None or set(column.values) == set(ours[column.name].values or ())
+
+
+def test_commands_that_are_only_shown_are_read_as_if_they_were_given():
+    check_text((ROOT / "benchmarks" / "README.md").read_text(), {})
+    with pytest.raises(click.UsageError, match="--epsilom"):
+        check_text("understudy fit people.csv people.toml --epsilom 1 -o m.understudy", {})
 
 
 @every_page
@@ -87,6 +186,36 @@ def test_every_file_and_target_it_names_is_there(path):
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", text, re.MULTILINE)) <= targets
     for name in re.findall(r"`(test_[a-z_]+\.py)`", text):
         assert (ROOT / "tests" / name).is_file(), name
+
+
+# A newcomer ---------------------------------------------------------------------------------------------------------
+
+
+def section(path: Path, heading: str) -> str:
+    return path.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def test_six_commands_lead_from_a_clone_and_a_table_to_a_report_that_can_be_signed(tmp_path, monkeypatch):
+    part = section(ROOT / "README.md", "Your own table, in six commands")
+    steps = re.split(r"^\d\. ", part, flags=re.MULTILINE)[1:]
+    commands = [line.strip() for step in steps for line in step.split("\nIf you")[0].splitlines() if is_command(line)]
+    assert len(commands) == 6 and commands[0] == "pip install ."  # the continuous integration does what that does
+    monkeypatch.chdir(tmp_path)
+    write_visits(tmp_path)
+    for command in commands[1:]:
+        run([("sh", command)])
+        if command.startswith("understudy schema draft"):  # the owner completes the draft
+            run([block for block in blocks(ROOT / "README.md") if block[1].startswith("# visits.toml\n")])
+    page, promise = html.unescape(Path("visits.html").read_text()), us.load("visits.understudy").receipt.promise
+    assert "patient_id" in promise
+    for words in (promise, "ledger", "not covered"):
+        assert words in page
+    assert len(pl.read_csv(tmp_path / "synthetic.csv")) == 10_000
+    assert us.LedgerFile("budget.jsonl").total("visits").fits == 1
+
+
+def is_command(line: str) -> bool:
+    return line.strip().startswith(("pip ", "understudy ", "python ", "make "))
 
 
 # Nothing is left out ------------------------------------------------------------------------------------------------
@@ -150,6 +279,72 @@ def test_the_floor_plan_says_what_a_bench_may_import():
     text = (ROOT / "docs" / "house.md").read_text()
     sentence = next(part for part in text.split("\n\n") if part.startswith("A bench ")).split("no other bench")[0]
     assert names_in(sentence.split("may import")[1]) == BENCH & rooms()
+
+
+def test_the_index_has_every_page_and_every_example():
+    linked = set(re.findall(r"\]\(([^)]+)\)", (ROOT / "docs" / "README.md").read_text()))
+    pages = {path.name for path in ROOT.glob("docs/*.md")} - {"README.md"}
+    examples = {f"../examples/{path.name}" for path in ROOT.glob("examples/*.py")}
+    assert pages | examples <= linked
+
+
+def test_the_command_reference_is_what_the_commands_say():
+    specification = importlib.util.spec_from_file_location("commands", ROOT / "docs" / "commands.py")
+    assert specification and specification.loader
+    commands = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(commands)
+    assert commands.PAGE.read_text() == commands.render() + "\n", "docs/commands.md is out of date: run `make docs`"
+
+
+def test_choosing_has_every_method():
+    first = {name for row in table_rows(ROOT / "docs" / "choosing.md") for name in names_in(row[0])}
+    assert set(us.METHODS) <= first
+
+
+# Their figures ------------------------------------------------------------------------------------------------------
+
+
+def test_bounds_on_an_attacker_are_rounded_up_from_the_formulas():
+    rows = [
+        row for row in table_rows(ROOT / "docs" / "choosing.md") if len(row) == 6 and re.fullmatch(r"[\d.]+", row[0])
+    ]
+    assert len(rows) == 8
+    for epsilon, factor, *shown in rows:
+        bound = attacker(Budget(epsilon=float(epsilon), delta=1e-6), gaussian=True)
+        exact = [each[key] for key in ("right", "true_positives") for each in (bound, bound["gaussian"])]
+        for percent, share in zip(shown, exact, strict=True):
+            assert float(percent.removesuffix(" %")) == pytest.approx(math.ceil(1000 * share - 1e-9) / 10), epsilon
+        assert 0 <= float(factor) - math.exp(float(epsilon)) < 0.1
+
+
+def means(name: str, score: str) -> dict[tuple[str, float | None, str], str]:
+    """The means of a score in a table of committed results, to two places, by label, epsilon and data set."""
+    with (ROOT / "benchmarks" / "results" / name).open() as file:
+        lines = [line for line in csv.DictReader(file) if line["score"] == score]
+    return {
+        (
+            line["label"],
+            float(line["epsilon"]) if line["epsilon"] else None,
+            line["dataset"],
+        ): f"{float(line['mean']):.2f}"
+        for line in lines
+    }
+
+
+def test_figures_of_usefulness_are_those_of_the_committed_results():
+    found = means("real-data/r2.csv", "r2/catboost")
+    shown = {row[0]: row[1:] for row in table_rows(ROOT / "docs" / "choosing.md") if len(row) == 4}
+    tables = ("california", "house_16h", "cpu_act")
+    for epsilon in ("0.2", "1", "5"):
+        assert shown[epsilon] == [found["copula", float(epsilon), table] for table in tables], epsilon
+    assert shown["real rows"] == [found["real rows", None, table] for table in tables]
+
+
+def test_figures_of_structure_are_those_of_the_committed_results():
+    found = means("example/structure.csv", "structure/f1")
+    text = " ".join((ROOT / "docs" / "choosing.md").read_text().split())
+    one, five = (found["prada-gan", epsilon, "example"] for epsilon in (1.0, 5.0))
+    assert f"a mean F1 of {one} at ε = 1 and {five} at ε = 5" in text
 
 
 # Their form ---------------------------------------------------------------------------------------------------------

@@ -52,14 +52,17 @@ def params(seed=0, layout=LAYOUT, hidden=HIDDEN, components=COMPONENTS):
 # Densities ----------------------------------------------------------------------------------------------------------
 
 
-def test_factors_are_the_gradient_of_the_log_density():
+def test_factors_are_the_gradient_of_the_weighted_log_density():
     made, x = params(), rows()
+    weights = jnp.linspace(0.5, 3.0, LAYOUT.columns)
 
     def loss(layers, row):
-        return -jnp.sum(density.log_density({**made, **layers}, row[None], LAYOUT, COMPONENTS))
+        each = density.log_density({**made, **layers}, row[None], LAYOUT, COMPONENTS)
+        return -jnp.sum(weights[:, None] * each)
 
     each = jax.vmap(jax.grad(loss), in_axes=(None, 0))({k: made[k] for k in ("first", "second")}, x)
-    for name, (a, delta) in zip(("first", "second"), density.factors(made, x, LAYOUT, COMPONENTS), strict=True):
+    factors = density.factors(made, x, weights, LAYOUT, COMPONENTS)
+    for name, (a, delta) in zip(("first", "second"), factors, strict=True):
         exact = np.einsum("dri,dro->rdio", a, delta)
         expected = np.asarray(each[name])
         if name == "first":

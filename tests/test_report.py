@@ -22,7 +22,7 @@ from understudy import accounting, datasets, demo
 from understudy.accounting import Budget, Line
 from understudy.cli import cli
 from understudy.report import ReportError, at_most, drawing, render
-from understudy.report.content import spelt
+from understudy.report.content import spelt, spelt_summaries
 from understudy.report.privacy import attacker, gaussian_mu, mu_squared, privacy_part, where_it_went
 from understudy.schema import Column, Schema
 
@@ -267,7 +267,7 @@ def test_training_on_batches_gets_no_gaussian_bound(people):
 
 
 def test_a_bound_is_rounded_up():
-    assert [at_most(share) for share in (0.73101, 0.731, 1.0)] == ["73.2 %", "73.1 %", "100.0 %"]
+    assert [at_most(share) for share in (0.73101, 0.731, 1.0)] == ["73.2\xa0%", "73.1\xa0%", "100.0\xa0%"]
 
 
 def test_the_budget_went_where_the_plan_said(people, plain):
@@ -395,14 +395,27 @@ def test_boxes_and_marks_stand_out_in_both_themes(plain):
         assert contrast(theme["stamp-ink"], theme["stamp-page"]) >= 4.5
         assert contrast(theme["ink"], theme["node"]) >= 4.5
         assert all(contrast(theme[mark], theme["card"]) >= 3 for mark in ("fill", "line"))
+        assert all(contrast(theme[mark], theme["blank"]) >= 3 for mark in ("plus", "minus"))
 
 
-def test_numbers_stand_out_in_every_cell_of_a_heat_map():
+@pytest.mark.parametrize("theme", drawing.COLOURS)
+def test_numbers_stand_out_in_every_cell_of_a_heat_map(theme):
     for strength in np.linspace(-1, 1, 201):
         drawn = drawing.heat(["a", "b"], [[None, strength], [strength, None]], "k", "Real")
-        rgb = tuple(map(int, re.findall(r'fill="rgb\((\d+), (\d+), (\d+)\)"', drawn)[0]))
-        ink = (0, 0, 0) if "fill:#000" in drawn else (255, 255, 255)
+        rgb = tuple(map(int, re.findall(rf"--{theme}:rgb\((\d+), (\d+), (\d+)\)", drawn)[0]))
+        ink = {"#000": (0, 0, 0), "#fff": (255, 255, 255)}[re.findall(rf"--{theme}:(#\w+)", drawn)[0]]
         assert contrast(rgb, ink) >= 4.5
+
+
+def test_the_colours_of_cells_are_those_of_the_themes(plain):
+    for theme, colours in zip(themes(plain[0]), (drawing.COLOURS["light"], drawing.COLOURS["dark"]), strict=True):
+        assert {name: theme[name] for name in colours} == colours
+
+
+def test_a_text_is_cut_where_its_room_ends():
+    assert drawing.short("short", 60) == "short"
+    assert drawing.short("W" * 20, 60) == "WWW…" and drawing.short("i" * 20, 60) == "iiiiiiii…"
+    assert drawing.width_of("é", 10) == drawing.width_of("e\u0301", 10)
 
 
 def test_a_big_heat_map_tells_signs_by_shape():
@@ -420,7 +433,22 @@ def test_numbers_and_instants_are_spelt_for_people():
         "1e+12",
         "-0.00012",
     ]
+    assert spelt(number, np.array([5e6, 2e9])) == ["5e+06", "2e+09"]
     assert spelt(Column(name="t", kind="datetime"), np.array([0.0, 86_400e6 * 365])) == ["1970-01-01", "1971-01-01"]
+
+
+def test_numbers_that_stand_side_by_side_are_spelt_alike():
+    hour, year = 3600e6, 365 * 86_400e6
+    instants = spelt_summaries(
+        Column(name="t", kind="datetime"), {"real": {"5 %": 0.0, "95 %": hour}, "synthetic": {"5 %": 0.0, "95 %": year}}
+    )
+    assert instants == {
+        "real": {"5 %": "1970-01-01", "95 %": "1970-01-01"},
+        "synthetic": {"5 %": "1970-01-01", "95 %": "1971-01-01"},
+    }
+    numbers = {"real": {"mean": 5e6}, "synthetic": {"mean": 2e9}, "none": {}}
+    spelt_numbers = spelt_summaries(Column(name="x", kind="continuous"), numbers)
+    assert spelt_numbers == {"real": {"mean": "5e+06"}, "synthetic": {"mean": "2e+09"}, "none": {}}
 
 
 def test_a_column_of_every_kind_is_drawn(tmp_path, hostile):

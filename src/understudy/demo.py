@@ -27,13 +27,15 @@ _PAIRS = (
 _STAMP = "It looks at the simulated people themselves, so it is not covered by the budget."
 
 
-def run(folder: Path, *, rows: int = 20_000, epsilon: float = 1.0, delta: float = 1e-6) -> None:
-    """Runs the demonstration, prints it, and leaves its files in the folder.
+def run(
+    folder: Path, *, rows: int = 20_000, epsilon: float = 1.0, delta: float = 1e-6, to_stderr: bool = False
+) -> us.Model:
+    """Runs the demonstration, prints it, and leaves its files in the folder. Returns the model.
 
     Raises:
         FileExistsError: The folder holds files of these names that are not the demonstration's.
     """
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=to_stderr)
     people = datasets.example(rows)
     data, facts, model_file, copy, page, _ = (folder / name for name in FILES)
     _make_room(folder, people)
@@ -64,10 +66,13 @@ def run(folder: Path, *, rows: int = 20_000, epsilon: float = 1.0, delta: float 
     _step(console, 6, f"What is now in {folder}, and what to try next:")
     _print(console, "\n".join(f"  {folder / name}" for name in FILES))
     _print(console, "\n".join(["", *(f"  {command}" for command in _next_commands(folder))]))
+    return model
 
 
 def _make_room(folder: Path, people: pl.DataFrame) -> None:
     """Makes the folder; refuses to write over files that an earlier run cannot have left."""
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(errno.EEXIST, "it is there and is no folder; give another one with -o", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     found = [folder / name for name in FILES if (folder / name).exists()]
     if found and not _is_ours(folder / FILES[0], people.write_csv().encode()):

@@ -128,7 +128,7 @@ def at_most(share: float) -> str:
     """An upper bound as a percentage, rounded up."""
     import math
 
-    return f"{math.ceil(share * 1000 - 1e-9) / 10:.1f} %"
+    return f"{math.ceil(share * 1000 - 1e-9) / 10:.1f}\xa0%"
 
 
 def _check(*, synthetic: Any, rows: int | None, real: Any, train: Any, seed: int) -> None:

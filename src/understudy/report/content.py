@@ -163,14 +163,15 @@ def _histogram(column: Column, values: Mapping[str, np.ndarray]) -> dict[str, An
     """Shares of all rows by bin, on one grid for all tables, and quantiles of what is there."""
     present = {key: side[~np.isnan(side)] for key, side in values.items()}
     edges = _edges(column, [side for side in present.values() if len(side)])
+    summaries = {key: _summary(side) for key, side in present.items()}
     return {
         "figure": "histogram",
         "edges": edges.tolist(),
         "spelt_bins": _spelt_bins(column, edges),
         "shares": {key: _binned(side, edges, len(values[key])) for key, side in present.items()},
         "missing": {key: 1 - len(present[key]) / len(side) for key, side in values.items()},
-        "summary": {key: _summary(side) for key, side in present.items()},
-        "spelt_summary": {key: _spelt_summary(column, _summary(side)) for key, side in present.items()},
+        "summary": summaries,
+        "spelt_summary": spelt_summaries(column, summaries),
     }
 
 
@@ -191,8 +192,8 @@ def _edges(column: Column, sides: list[np.ndarray]) -> np.ndarray:
 def _spelt_bins(column: Column, edges: np.ndarray) -> list[list[str]]:
     """The first and the last value of every bin."""
     inside = 0.5 if column.kind == "integer" else 0.0
-    lows, highs = spelt(column, edges[:-1] + inside), spelt(column, edges[1:] - inside)
-    return [list(ends) for ends in zip(lows, highs, strict=True)]
+    words = spelt(column, np.concatenate([edges[:-1] + inside, edges[1:] - inside]))
+    return [list(ends) for ends in zip(words[: len(edges) - 1], words[len(edges) - 1 :], strict=True)]
 
 
 def _binned(side: np.ndarray, edges: np.ndarray, rows: int) -> list[float]:
@@ -207,8 +208,11 @@ def _summary(side: np.ndarray) -> dict[str, float]:
     return dict(zip(names, [*np.quantile(side, QUANTILES).tolist(), float(side.mean())], strict=True))
 
 
-def _spelt_summary(column: Column, summary: Mapping[str, float]) -> dict[str, str]:
-    return dict(zip(summary, spelt(column, np.array(list(summary.values()))), strict=True)) if summary else {}
+def spelt_summaries(column: Column, summaries: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, str]]:
+    """The numbers of all tables, spelt alike, for they stand side by side."""
+    numbers = [value for summary in summaries.values() for value in summary.values()]
+    words = iter(spelt(column, np.array(numbers)) if numbers else [])
+    return {key: {name: next(words) for name in summary} for key, summary in summaries.items()}
 
 
 def _bars(labels: list[str], codes: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -234,16 +238,18 @@ def _bars(labels: list[str], codes: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def spelt(column: Column, values: np.ndarray) -> list[str]:
     """Numbers as people write them; instants as the schema's kind of frame would hold them."""
     if column.kind != "datetime":
-        return [_plain(value) for value in values.tolist()]
+        huge = bool(np.abs(values).max(initial=0.0) >= 1e9)
+        return [_plain(value, huge) for value in values.tolist()]
     frame = to_frame({column.name: values}, Schema(columns=(column,)), {})
     instants = frame[column.name]
     days = values.max() - values.min() > 3 * 86_400e6
     return instants.dt.to_string("%Y-%m-%d" if days else "%Y-%m-%d %H:%M:%S").to_list()
 
 
-def _plain(value: float) -> str:
+def _plain(value: float, huge: bool) -> str:
+    """One number; among huge ones, millions have an exponent as well, so that like stands beside like."""
     if abs(value) >= 1000:
-        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.3g}"
+        return f"{value:.3g}" if abs(value) >= (1e6 if huge else 1e9) else f"{value:,.0f}"
     return f"{value:.4g}"
 
 

@@ -6,6 +6,7 @@ puts its numbers beside it as a table. All text passes through `Markup.format`, 
 """
 
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,24 +15,60 @@ from markupsafe import Markup
 NUMBERS_IN_CELLS = 10
 """Up to so many columns the cells of a heat map hold their numbers."""
 MOST_EDGES = 400
-_BLANK, _PLUS, _MINUS = (247, 247, 247), (33, 102, 172), (166, 80, 6)
+LEAST_SCALE = 0.75
+"""A picture that lies in a box with a scroll bar shrinks no further than this; its text must stay readable."""
+COLOURS = {
+    "light": {"blank": (247, 247, 247), "plus": (33, 102, 172), "minus": (166, 80, 6)},
+    "dark": {"blank": (38, 43, 49), "plus": (107, 174, 230), "minus": (240, 146, 70)},
+}
+"""What a cell of no, of full positive and of full negative strength is filled with, by theme."""
 _NONE = Markup("")
+_HEAT_LEFT = 114
 
 
-def short(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+def width_of(text: str, size: float) -> float:
+    """About how many pixels a text takes in a font of this size: rather too many than too few, for no font is known."""
+    return size * sum(_ems(letter) for letter in text)
+
+
+def _ems(letter: str) -> float:
+    if unicodedata.combining(letter):
+        return 0.0
+    if unicodedata.east_asian_width(letter) in "WF":
+        return 1.05
+    if letter in "MWmw@%…—":
+        return 1.0
+    return 0.42 if letter in "fijlrtI.,:;'|!()[] -\xa0" else 0.72 if letter.isupper() else 0.64
+
+
+def short(text: str, room: float, size: float = 13.0) -> str:
+    """As much of a text as has room, in pixels, at this size of font."""
+    if width_of(text, size) <= room:
+        return text
+    kept = text
+    while kept and width_of(kept + "…", size) > room:
+        kept = kept[:-1]
+    return kept.rstrip() + "…"
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}\xa0%"
 
 
 def _svg(key: str, size: tuple[float, float], title: str, description: str, parts: Sequence[Markup]) -> Markup:
     return Markup(
-        '<svg viewBox="0 0 {w:.0f} {h:.0f}" style="max-width:{w:.0f}px" role="img" '
+        '<svg viewBox="0 0 {w:.0f} {h:.0f}" style="max-width:{w:.0f}px;--least:{least:.0f}px" role="img" '
         'aria-labelledby="{key}-title {key}-desc">'
         '<title id="{key}-title">{title}</title><desc id="{key}-desc">{description}</desc>{body}</svg>'
-    ).format(w=size[0], h=size[1], key=key, title=title, description=description, body=Markup("").join(parts))
+    ).format(
+        w=size[0],
+        h=size[1],
+        least=LEAST_SCALE * size[0],
+        key=key,
+        title=title,
+        description=description,
+        body=Markup("").join(parts),
+    )
 
 
 def _text(x: float, y: float, text: str, look: str = "", anchor: str = "start") -> Markup:
@@ -54,14 +91,17 @@ def _path(points: str, look: str) -> Markup:
 def budget(items: Sequence[Mapping[str, Any]], key: str = "budget") -> Markup:
     """One bar for each item of the plan, as long as its part of the budget."""
     width, row, left = 350, 40, 2
+    room = width - 68
     longest = max((item["share"] for item in items), default=1.0)
     parts = []
     for place, item in enumerate(items):
         y = place * row
         parts += [
-            _text(left, y + 14, short(item["what"] + (f", and {item['more']} more" if item["more"] else ""), 48)),
-            _rect(left, y + 19, (width - 64) * item["share"] / longest, 12, "synthetic"),
-            _text(left + 6 + (width - 64) * item["share"] / longest, y + 30, percent(item["share"])),
+            _text(
+                left, y + 14, short(item["what"] + (f", and {item['more']} more" if item["more"] else ""), width - 4)
+            ),
+            _rect(left, y + 19, room * item["share"] / longest, 12, "synthetic"),
+            _text(left + 6 + room * item["share"] / longest, y + 30, percent(item["share"])),
         ]
     largest = max(items, key=lambda item: item["share"])["what"] if items else "nothing"
     description = f"{len(items)} bars. The longest is: {largest}."
@@ -77,7 +117,7 @@ def column(seen: Mapping[str, Any], key: str) -> Markup:
 
 def _histogram(seen: Mapping[str, Any], key: str) -> Markup:
     """Filled bars for the synthetic rows, and a stepped line over them for the real ones."""
-    width, height, left, right, top, bottom = 340.0, 150.0, 44.0, 8.0, 10.0, 22.0
+    width, height, left, right, top, bottom = 340.0, 150.0, 56.0, 8.0, 10.0, 22.0
     shares = seen["shares"]
     peak = max((max(side) for side in shares.values()), default=0.0) or 1.0
     count = len(seen["edges"]) - 1
@@ -95,28 +135,33 @@ def _histogram(seen: Mapping[str, Any], key: str) -> Markup:
         steps = [f"H{left + (place + 1) * step:.1f}V{up(share):.1f}" for place, share in enumerate(shares["real"][1:])]
         points = f"M{left:.1f} {floor:.1f}V{up(shares['real'][0]):.1f}{''.join(steps)}H{width - right:.1f}V{floor:.1f}"
         parts.append(_path(points, "real"))
-    bins = seen["spelt_bins"]
+    first, middle, last = seen["spelt_bins"][0][0], seen["spelt_bins"][count // 2][0], seen["spelt_bins"][-1][1]
+    halves = (step * (count // 2), step * (count - count // 2))
+    apart = all(
+        width_of(end, 12) + width_of(middle, 12) / 2 < half for end, half in zip((first, last), halves, strict=True)
+    )
     parts += [
         _path(f"M{left:.1f} {top:.1f}V{floor:.1f}H{width - right:.1f}", "axis"),
         _text(left - 4, top + 8, percent(peak), "small", "end"),
         _text(left - 4, floor, "0", "small", "end"),
-        _text(left, height - 6, bins[0][0], "small"),
-        _text(left + step * (count // 2), height - 6, bins[count // 2][0] if count > 2 else "", "small", "middle"),
-        _text(width - right, height - 6, bins[-1][1], "small", "end"),
+        _text(left, height - 6, first, "small"),
+        _text(width - right, height - 6, last, "small", "end"),
     ]
+    if count > 2 and apart:
+        parts.append(_text(left + step * (count // 2), height - 6, middle, "small", "middle"))
     return _svg(key, (width, height), f"Distribution of {seen['name']}", _compared(seen, "Histogram"), parts)
 
 
 def _bars(seen: Mapping[str, Any], key: str) -> Markup:
     """A filled bar for the synthetic share of each category, and an outlined one below it for the real share."""
-    width, left, room = 340.0, 118.0, 124.0
+    width, left, room = 340.0, 118.0, 112.0
     shares = seen["shares"]
     row = 16 + 13 * ("real" in shares)
     peak = max((max(side, default=0.0) for side in shares.values()), default=0.0) or 1.0
     parts = []
     for place, label in enumerate(seen["labels"]):
         y = place * row
-        parts.append(_text(left - 6, y + row / 2 + 3, short(label, 16), "small", "end"))
+        parts.append(_text(left - 6, y + row / 2 + 3, short(label, left - 8, 12), "small", "end"))
         for line, (side, look) in enumerate((("synthetic", "synthetic"), ("real", "real"))):
             if side in shares:
                 share = shares[side][place]
@@ -144,18 +189,28 @@ def full_scale(matrix: Matrix) -> float:
     return max([0.05, *(abs(value) for row in matrix for value in row if value is not None)])
 
 
+def _cell_size(count: int) -> int:
+    return 28 if count <= NUMBERS_IN_CELLS else 16 if count <= 20 else 13
+
+
+def heat_width(count: int) -> int:
+    """How wide a heat map of so many columns is, in pixels."""
+    return _HEAT_LEFT + _cell_size(count) * count + 4
+
+
 def heat(names: Sequence[str], matrix: Matrix, key: str, title: str, scale: float = 1.0) -> Markup:
     """A square of cells: with numbers in them if they are few, else marks as large as the numbers.
 
     A positive number is blue and a square, a negative one orange and a circle; `scale` has full colour and size.
     """
     few = len(names) <= NUMBERS_IN_CELLS
-    cell, left, top = 34 if few else 16 if len(names) <= 20 else 12, 130, 18
+    cell, left, top = _cell_size(len(names)), _HEAT_LEFT, 18
     side = cell * len(names)
     parts = [_rect(left, top, side, side, "blank")]
     for y, (name, row) in enumerate(zip(names, matrix, strict=True)):
         middle = top + cell * (y + 0.5)
-        parts.append(_text(left - 5, middle + 4, f"{y + 1} {short(name, 13)}", "small", "end"))
+        look = "small" if cell > 13 else "tiny"
+        parts.append(_text(left - 5, middle + 4, short(f"{y + 1} {name}", left - 7, 12), look, "end"))
         if few or y % 2 == 0:  # there is no room for all of them
             parts.append(_text(left + cell * (y + 0.5), top - 5, str(y + 1), "small" if few else "tiny", "middle"))
         for x, value in enumerate(row):
@@ -164,13 +219,14 @@ def heat(names: Sequence[str], matrix: Matrix, key: str, title: str, scale: floa
     description = (
         f"{len(names)} by {len(names)} cells, full colour at ±{scale:.2g}. The numbers are in the table below."
     )
-    return _svg(key, (left + side + 4, top + side + 4), title, description, parts)
+    return _svg(key, (heat_width(len(names)), top + side + 4), title, description, parts)
 
 
-def colour(strength: float) -> tuple[int, int, int]:
-    """Between white and blue for 0 to 1, between white and orange for 0 to -1."""
-    end, weight = (_PLUS if strength >= 0 else _MINUS), min(abs(strength), 1.0)
-    red, green, blue = (round(a + (b - a) * weight) for a, b in zip(_BLANK, end, strict=True))
+def colour(strength: float, theme: str) -> tuple[int, int, int]:
+    """Between the blank of a theme and blue for 0 to 1, between the blank and orange for 0 to -1."""
+    ends, weight = COLOURS[theme], min(abs(strength), 1.0)
+    pairs = zip(ends["blank"], ends["plus" if strength >= 0 else "minus"], strict=True)
+    red, green, blue = (round(a + (b - a) * weight) for a, b in pairs)
     return red, green, blue
 
 
@@ -181,12 +237,21 @@ def luminance(rgb: Sequence[int]) -> float:
 
 
 def _cell(x: float, y: float, size: float, value: float, scale: float) -> Markup:
-    rgb = colour(value / scale)
-    ink = "#000" if luminance(rgb) > 0.179 else "#fff"  # where black and white stand out equally
+    grounds = {theme: colour(value / scale, theme) for theme in COLOURS}
+    inks = {theme: "#000" if luminance(rgb) > 0.179 else "#fff" for theme, rgb in grounds.items()}  # the better one
     return Markup(
-        '<rect x="{x:.0f}" y="{y:.0f}" width="{s:.0f}" height="{s:.0f}" fill="rgb{rgb}"/>'
-        '<text x="{tx:.1f}" y="{ty:.1f}" style="fill:{ink}" class="cell" text-anchor="middle">{number}</text>'
-    ).format(x=x, y=y, s=size, rgb=str(rgb), tx=x + size / 2, ty=y + size / 2 + 4, ink=ink, number=f"{value:z.2f}")
+        '<rect x="{x:.0f}" y="{y:.0f}" width="{s:.0f}" height="{s:.0f}" class="ground" style="{grounds}"/>'
+        '<text x="{tx:.1f}" y="{ty:.1f}" style="{inks}" class="cell" text-anchor="middle">{number}</text>'
+    ).format(
+        x=x,
+        y=y,
+        s=size,
+        grounds=";".join(f"--{theme}:rgb{rgb}" for theme, rgb in grounds.items()),
+        inks=";".join(f"--{theme}:{ink}" for theme, ink in inks.items()),
+        tx=x + size / 2,
+        ty=y + size / 2 + 4,
+        number=f"{value:z.2f}".replace("0.", ".", 1),
+    )
 
 
 def _mark(x: float, y: float, size: float, value: float, scale: float) -> Markup:
@@ -224,9 +289,10 @@ def network(
     place = {name: number for number, name in enumerate(names)}
     back = max((place[parent] - place[child] for parent, child in edges), default=0)
     ahead = max((place[child] - place[parent] for parent, child in edges), default=0)
+    spread = 90 if back > 0 and ahead > 0 else 190  # all of it within a phone's width
     row, label = 30.0, 128.0
-    left = 10 + (_reach(back, len(names)) * 0.78 if back > 0 else 0)
-    width = left + label + 14 + (_reach(ahead, len(names)) * 0.78 if ahead > 0 else 0)
+    left = 10 + (_reach(back, len(names), spread) * 0.78 if back > 0 else 0)
+    width = left + label + 14 + (_reach(ahead, len(names), spread) * 0.78 if ahead > 0 else 0)
     most = max((strength for of in strengths.values() for strength in of.values()), default=0.0) or 1.0
     parts = [
         Markup(
@@ -238,29 +304,30 @@ def network(
         strength = strengths.get(child, {}).get(parent)
         known = against is None or parent in against.get(child, ())
         thick = 1.2 if strength is None else 1 + 3 * strength / most
-        parts.append(_arrow((place[parent], place[child]), (left, label, row), len(names), key, known, thick))
+        bend = _reach(place[child] - place[parent], len(names), spread)
+        parts.append(_arrow((place[parent], place[child]), (left, label, row), bend, key, known, thick))
     for number, name in enumerate(names):
         y = number * row + row / 2
         parts.append(_rect(left, y - 11, label, 22, "node"))
-        parts.append(_text(left + label / 2, y + 4, short(name, 17), "", "middle"))
+        parts.append(_text(left + label / 2, y + 4, short(name, label - 8), "", "middle"))
     cut = f" Of {total} arrows the {MOST_EDGES} strongest are drawn." if total > MOST_EDGES else ""
     description = f"{len(names)} columns and {total} arrows from parent to child, listed in the table below.{cut}"
     return _svg(key, (width, row * len(names)), title, description, parts)
 
 
-def _reach(distance: int, count: int) -> float:
-    """How far an arrow bends out; long ones further, and all within a phone's width."""
-    return 24 + 190 * abs(distance) / max(count, 8)
+def _reach(distance: int, count: int, spread: float) -> float:
+    """How far an arrow bends out; long ones further."""
+    return 24 + spread * (abs(distance) / max(count, 8)) ** 0.7
 
 
 def _arrow(
-    ends: tuple[int, int], frame: tuple[float, float, float], count: int, key: str, known: bool, thick: float
+    ends: tuple[int, int], frame: tuple[float, float, float], reach: float, key: str, known: bool, thick: float
 ) -> Markup:
     left, label, row = frame
     start, end = (row * number + row / 2 for number in ends)
     down = ends[1] > ends[0]
     x = left + label + 1 if down else left - 1
-    bend = x + (1 if down else -1) * _reach(ends[1] - ends[0], count)
+    bend = x + (1 if down else -1) * reach
     shift = 4 if down else -4  # it leaves the lower part of its parent and meets the upper part of its child
     start, end = start + shift, end - shift
     points = f"M{x:.1f} {start:.1f}C{bend:.1f} {start:.1f} {bend:.1f} {end:.1f} {x:.1f} {end:.1f}"

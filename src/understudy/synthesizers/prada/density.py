@@ -89,8 +89,10 @@ def inputs(x: jax.Array, layout: Layout) -> jax.Array:
     return jnp.concatenate([seen, jnp.ones((layout.columns, x.shape[0], 1), x.dtype)], axis=2)
 
 
-def factors(params: Params, x: jax.Array, layout: Layout, components: int) -> list[tuple[jax.Array, jax.Array]]:
-    """For both layers, (a, δ) of every row: inputs, and derivatives of -log density by the pre-activations.
+def factors(
+    params: Params, x: jax.Array, weights: jax.Array, layout: Layout, components: int
+) -> list[tuple[jax.Array, jax.Array]]:
+    """For both layers, (a, δ) of every row: inputs, and derivatives of -Σ_j w_j log density by the pre-activations.
 
     The derivatives are those by something added to the pre-activations, at zero: exact, and no gradient of a row is
     ever formed. Columns are layers side by side: (columns, rows, …).
@@ -102,7 +104,7 @@ def factors(params: Params, x: jax.Array, layout: Layout, components: int) -> li
         b, linear = _bent(first, params["second"].shape[1] - 1)
         second = b @ params["second"] + added
         found = column_densities(linear, second, x, params["unit"], layout, components)
-        return -jnp.sum(found), b
+        return -jnp.sum(weights[:, None] * found), b
 
     nothing = jnp.zeros((*first.shape[:2], params["second"].shape[2]), first.dtype)
     (of_first, of_second), b = jax.grad(loss, argnums=(0, 1), has_aux=True)(first, nothing)

@@ -46,7 +46,9 @@ class Prada:
             it falls to zero.
         hidden: Width of each column's hidden layer; None for what the noise allows (`likelihood_fits.capacity`).
         components: Normals in the mixture of a number; None likewise.
-        penalty: λ of the group lasso, in units of the length of a group's step under noise alone; 0 for none.
+        penalty: λ of the group lasso, in units of the length of a group's step under noise alone, where that noise is
+            as large as the chance of the rows (`likelihood_fits.penalties`); 0 for none.
+        emphasis: How much more the likelihood of the schema's target counts than that of another column.
         threshold: A parent is an earlier column whose influence (`density.influences`) is more; the others are cut.
             None for what noise alone might give, 0 to cut nothing.
         average: The last share of the steps that the generator is the mean of; 0 for where it ended.
@@ -56,17 +58,18 @@ class Prada:
         order: The order of generation: "schema", or the names of all columns.
     """
 
-    steps: int = 1500
+    steps: int = 2000
     batch_size: int = 800
     clip_norm: float = 0.5
     rate: float = 0.008
     hidden: int | None = None
     components: int | None = None
-    penalty: float = 0.02
+    penalty: float = 0.1
+    emphasis: float = 8.0
     threshold: float | None = None
     average: float = 0.5
     encoding_share: float = 0.35
-    moments_share: float = 0.15
+    moments_share: float = 0.12
     noise_multiplier: float | None = None
     order: str | tuple[str, ...] = "schema"
 
@@ -80,7 +83,7 @@ class Prada:
         for field in ("hidden", "components"):
             if getattr(self, field) is not None:
                 check_whole(self, field)
-        for field, least in (("clip_norm", 1e-6), ("rate", 1e-12), ("penalty", 0.0)):
+        for field, least in (("clip_norm", 1e-6), ("rate", 1e-12), ("penalty", 0.0), ("emphasis", 0.0)):
             check_number(self, field, least)
         if self.threshold is not None:
             check_number(self, "threshold", 0.0)

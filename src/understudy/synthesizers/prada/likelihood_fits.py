@@ -46,6 +46,8 @@ STRAIGHT_ROWS = 2**14
 """Rows that columns are set straight on."""
 ENOUGH_NOISE = 0.6
 """Of `total_noise`: above it, columns get smaller networks."""
+MOST_PENALTY = 40.0
+"""Of the group lasso, however little noise there is."""
 USUAL_NOISE = 0.05
 """Of `total_noise`: at it the rate is the one that was set (docs/design-notes.md)."""
 LEAST_INFLUENCE, NOISE_INFLUENCE = 0.05, 1.0
@@ -160,15 +162,22 @@ def start_params(start: Start, shares: Floats, layout: Layout, hidden: int, comp
     return {name: np.asarray(value, np.float32) for name, value in made.items()}
 
 
-def penalties(scale: float, start: Start, rows: float, layout: Layout, hidden: int) -> Floats:
+def penalties(scale: float, start: Start, rows: float, noise: float, layout: Layout, hidden: int) -> Floats:
     """λ of every pair of columns, in units of Adam's direction: (columns, columns).
 
     A group of m weights that the loss does not feel has a direction of length about √(m (1 - β) / (1 + β)), for Adam's
-    first memory β; λ is a multiple of it. As in the adaptive lasso, pairs that the start is sure of are spared: their λ
-    is divided by how far their prediction is above its noise.
+    first memory β; λ is a multiple of it. The multiple is the `scale` where the chance of these very rows, which a
+    network would learn by heart, is as large in the gradient as the noise is, and it grows with the square of their
+    ratio: under much noise there is nothing to learn by heart, and inputs are better left. As in the adaptive lasso,
+    pairs that the start is sure of are spared: their λ is divided by how far their prediction is above its noise.
+
+    Args:
+        noise: As of `noise_of_training`.
     """
     size = np.array([block.width for block in layout.blocks]) * (hidden + layout.width)
     length = np.sqrt(size * (1 - DECAYS[0]) / (1 + DECAYS[0]))[None, :]
+    chance = 1.0 / math.sqrt(max(rows, 1.0) * weights_of(layout))  # in one coordinate of a mean of rows of norm 1
+    scale *= min((chance / max(noise, 1e-12)) ** 2, MOST_PENALTY)
     squares = np.zeros((layout.columns, layout.columns))
     np.add.at(squares, (layout.owners[:, None], layout.owners[None, :]), (start.weights / start.left[:, None]) ** 2)
     sure = np.sqrt(squares) / (start.noise + 1.0 / math.sqrt(max(rows, 1.0)))
@@ -194,7 +203,7 @@ class Likelihood:
         """The state before the first step, as plain arrays.
 
         Args:
-            settings: rate, batch (expected), steps, average, and the penalty of each pair (columns, columns).
+            settings: rate, batch (expected), steps, average, weights of the columns, and the penalty of each pair.
         """
         trained = {name: params[name] for name in ("first", "second")}
         zeros = {name: np.zeros_like(value) for name, value in trained.items()}
@@ -213,7 +222,7 @@ class Likelihood:
 
     def factors(self, state: dict[str, Any], rows: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
         params = {**state["params"], "unit": state["unit"]}
-        return density.factors(params, rows, self.layout, self.components)
+        return density.factors(params, rows, state["settings"]["weights"], self.layout, self.components)
 
     def update(self, state: dict[str, Any], gradient: Sequence[jax.Array], prepared: Any) -> dict[str, Any]:
         """One step of Adam, m / (√v + ε) with running means m and v, and of the mean over the last steps."""
@@ -263,7 +272,12 @@ def capacity(noise: float, layout: Layout) -> tuple[int, int]:
 
 def total_noise(noise: float, layout: Layout) -> float:
     """The norm of the noise on the mean gradient of a whole training, for 32 hidden units, in clipping norms."""
-    return noise * math.sqrt(32.0 * float((layout.earlier.sum(axis=1) + 1).sum()))
+    return noise * math.sqrt(weights_of(layout))
+
+
+def weights_of(layout: Layout) -> float:
+    """Weights of all first layers, for 32 hidden units."""
+    return 32.0 * float((layout.earlier.sum(axis=1) + 1).sum())
 
 
 def rate_for(rate: float, noise: float, layout: Layout) -> float:
@@ -271,7 +285,7 @@ def rate_for(rate: float, noise: float, layout: Layout) -> float:
 
     Under noise Adam's denominators are the noise, so that its steps are as long as the gradient is above it.
     """
-    return rate * float(np.clip(math.sqrt(USUAL_NOISE / max(total_noise(noise, layout), 1e-9)), 0.7, 1.25))
+    return rate * float(np.clip(math.sqrt(USUAL_NOISE / max(total_noise(noise, layout), 1e-9)), 0.5, 2.5))
 
 
 def fit_densities(requests: Sequence[Request]) -> list[DensityRecipe]:
@@ -309,10 +323,11 @@ class _Fit:
         params = start_params(start, shares, layout, hidden, components, key.child("weights").numpy())
         settings = {
             "rate": rate_for(method.rate, noise, layout),
-            "penalty": penalties(method.penalty, start, encoder.rows, layout, hidden),
+            "penalty": penalties(method.penalty, start, encoder.rows, noise, layout, hidden),
             "batch": sampling_rate(method, encoder.schema) * max(encoder.rows, 1.0),
             "steps": method.steps,
             "average": method.average,
+            "weights": [method.emphasis if name == encoder.schema.target else 1.0 for name in order],
         }
         job = Job(
             rows=locked,

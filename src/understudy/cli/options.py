@@ -1,0 +1,140 @@
+"""What the commands share: the options that several have, and how they answer.
+
+The one rule: one spelling and one meaning. An option is the same wherever it stands, and so is the shape of an answer:
+text for people, or with --json one JSON object on stdout whose keys are those of the Python objects.
+"""
+
+import ast
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from understudy.cli.refusals import arguments
+
+# Written out: the methods themselves take a second to import, and help and completion must be there at once.
+METHODS = (
+    *("prada", "prada-gan", "aim", "mst", "privmrf", "gem"),
+    *("dp-merf", "privbayes", "dpgan", "copula", "independent"),
+)
+DEFAULT = "copula"
+
+
+class Place(click.ParamType):
+    """The name of a file or a folder. Shells complete it; whether it is there is the command's business."""
+
+    def __init__(self, kind: str = "file"):
+        self.name = kind
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="dir" if self.name == "folder" else "file")]
+
+
+FILE, FOLDER = Place(), Place("folder")
+
+
+def _complete_method(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in METHODS if name.startswith(incomplete)]
+
+
+def _read_settings(context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, Any]:
+    """`--set key=value` pairs: Python literals where they are, text where they are not."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"expected key=value, got {pair!r}.", context, parameter)
+        if key in settings:
+            raise click.BadParameter(f"{key!r} is given twice.", context, parameter)
+        try:
+            settings[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            settings[key] = text
+    return settings
+
+
+def configured(name: str | None, settings: dict[str, Any]) -> Any:
+    """The method asked for, configured."""
+    from understudy import synthesizers
+    from understudy.pipeline import resolve
+
+    name = name or synthesizers.DEFAULT
+    with arguments():
+        try:
+            return resolve(name, settings)
+        except TypeError:
+            given = ", ".join(f"{key} = {value!r}" for key, value in settings.items())
+            raise ValueError(f"--set: a value of the wrong type for {name!r} among {given}.") from None
+
+
+def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options as one decorator, shown in the order given."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+budget = _options(
+    click.option("--epsilon", type=float, required=True, help="The budget ε, for everything that is done."),
+    click.option("--delta", type=float, default=1e-6, show_default=True, help="The budget δ; below 1 / people."),
+)
+method = _options(
+    click.option(
+        "--method",
+        metavar="NAME",
+        shell_complete=_complete_method,
+        help=f"{', '.join(METHODS[:-1])} or {METHODS[-1]}.  [default: {DEFAULT}]",
+    ),
+    click.option(
+        "--set",
+        "settings",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_read_settings,
+        help="A setting of the method.",
+    ),
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def table(name: str = "table", metavar: str = "DATA") -> Callable[[Any], Any]:
+    return click.argument(name, metavar=metavar, type=FILE)
+
+
+def output(what: str) -> Callable[[Any], Any]:
+    return click.option("-o", "--output", metavar="FILE", type=FILE, required=True, help=f"Where to write {what}.")
+
+
+# How they answer ---------------------------------------------------------------------------------------------------
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """One JSON object on stdout. What JSON has no word for and the schema has, a date, is ISO text."""
+    click.echo(json.dumps(content, indent=2, allow_nan=False, default=lambda value: value.isoformat()))
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Shows on a terminal what is going on and for how long; elsewhere nothing. Says nothing of what is computed."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        bar.add_task(what, total=None)
+        yield

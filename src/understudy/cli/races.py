@@ -1,0 +1,162 @@
+"""The commands of the race track: bench, and what is made of its results.
+
+The one rule: a race can be stopped and goes on where it was. What is shown of it comes from its file of runs alone.
+"""
+
+import dataclasses
+import os
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from understudy.cli import options
+from understudy.cli.options import FILE, FOLDER, count, print_json, waiting
+from understudy.cli.refusals import Refused
+
+
+class _Bench(click.Group):
+    """A group whose first word may be a grid instead of a command: `bench grid.toml -o results`."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["run", *args])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="file"), *super().shell_complete(ctx, incomplete)]
+
+
+@click.group(
+    cls=_Bench,
+    context_settings={"ignore_unknown_options": True},
+    subcommand_metavar="GRID -o RESULTS | table RESULTS | figure RESULTS",
+)
+def bench() -> None:
+    """Races methods against each other on public tables and simulations.
+
+    A grid is a TOML file: data sets, methods, budgets, seeds, and what to measure. Every run leaves one line in
+    RESULTS/runs.jsonl. Stop it whenever you like: the same command goes on where it was.
+
+    \b
+    Example:
+      understudy bench benchmarks/grids/real-data.toml -o results
+      understudy bench table results
+      understudy bench figure results -o figures
+    """
+
+
+@bench.command("run", hidden=True)
+@click.argument("grid", type=FILE)
+@click.option(
+    "-o",
+    "--output",
+    metavar="RESULTS",
+    type=FOLDER,
+    required=True,
+    help="The folder of the results; made if missing.",
+)
+@click.option("--processes", type=click.IntRange(min=1), help="How many runs at once.  [default: one a core]")
+@click.option("--methods", metavar="A,B", help="Only these methods of the grid, by label.")
+@click.option("--small", is_flag=True, help="A sketch of the grid that runs in seconds, to see that it would.")
+@click.option("--quiet", is_flag=True, help="Print no progress.")
+@options.as_json
+def run_bench(
+    grid: str, output: str, processes: int | None, methods: str | None, small: bool, quiet: bool, as_json: bool
+) -> None:
+    """Makes every run of GRID that is not in RESULTS yet.
+
+    \b
+    Example:
+      understudy bench benchmarks/grids/real-data.toml -o results
+      understudy bench benchmarks/grids/real-data.toml -o sketch --small
+    """
+    from understudy import grids
+    from understudy.bench import race
+
+    asked = grids.read(grid)
+    asked = asked if methods is None else asked.only([label.strip() for label in methods.split(",")])
+    outcome = race(asked.small() if small else asked, output, processes=processes, progress=False if quiet else None)
+    if as_json:
+        print_json({"results": output, **dataclasses.asdict(outcome)})
+    else:
+        for run, why in outcome.failed.items():
+            click.echo(f"failed: {run}: {' '.join(why.split())}", err=True)
+        click.echo(f"{count(outcome.made, 'run')} made, {outcome.there} were there: {output}/runs.jsonl. Next:")
+        click.echo(f"  understudy bench table {output}")
+    if outcome.failed:
+        raise Refused(f"{count(len(outcome.failed), 'run')} failed. Start again to try them again.")
+
+
+@bench.command("table")
+@click.argument("results", type=FOLDER)
+@click.option("-o", "--output", metavar="DIR", type=FOLDER, help="Write NAME.md, NAME.csv and NAME.tex there instead.")
+@click.option(
+    "--format", "style", type=click.Choice(["markdown", "csv", "latex"]), default="markdown", show_default=True
+)
+@options.as_json
+def bench_table(results: str, output: str | None, style: str, as_json: bool) -> None:
+    """Prints the tables that the grid of RESULTS asks for.
+
+    The best is bold, the second underlined; a star says that a Wilcoxon test finds the best better than every other.
+    With --json it prints the same cells as rows, or with -o the names of the files.
+
+    \b
+    Example:
+      understudy bench table results
+      understudy bench table results -o tables
+      understudy bench table results --json
+    """
+    from understudy import scoreboard
+
+    _check_results(results)
+    if output is not None:
+        _say_files([str(path) for path in scoreboard.write_tables(results, output)], as_json)
+        return
+    rendered = scoreboard.render_tables(scoreboard.read(results))
+    if as_json:
+        tables = {name: _rows(each.csv) for name, each in rendered.items()}
+        print_json({"covered_by_budget": False, "results": results, "tables": tables})
+        return
+    for each in rendered.values():
+        click.echo(getattr(each, style))
+
+
+def _check_results(results: str) -> None:
+    if os.path.exists(results) and not os.path.isdir(results):
+        raise Refused(
+            f"RESULTS: expected a folder, got the file {results}. Give the one that `understudy bench` wrote."
+        )
+
+
+def _rows(text: str) -> list[dict[str, Any]]:
+    import io
+
+    import polars as pl
+
+    return pl.read_csv(io.StringIO(text), infer_schema_length=None).to_dicts()
+
+
+def _say_files(paths: list[str], as_json: bool) -> None:
+    if as_json:
+        print_json({"files": paths})
+        return
+    for path in paths:
+        click.echo(path)
+
+
+@bench.command("figure")
+@click.argument("results", type=FOLDER)
+@click.option("-o", "--output", metavar="DIR", type=FOLDER, help="Where NAME.svg and NAME.png go.  [default: RESULTS]")
+@options.as_json
+def bench_figure(results: str, output: str | None, as_json: bool) -> None:
+    """Draws the figures that the grid of RESULTS asks for, and prints where they are.
+
+    \b
+    Example:
+      understudy bench figure results -o figures
+    """
+    from understudy import figures
+
+    _check_results(results)
+    with waiting("drawing"):
+        paths = figures.write_figures(results, output or results)
+    _say_files([str(path) for path in paths], as_json)

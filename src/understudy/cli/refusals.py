@@ -1,0 +1,130 @@
+"""What is said when a request is refused: one line, exit 1, no traceback.
+
+The one rule: the line shows no private value. Errors of this library are written to show none, so they pass; anything
+else may quote a cell, so only its type is told. For the same reason warnings are not shown: "overflow encountered"
+tells that somebody's value is huge.
+"""
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+import understudy
+
+
+class Refused(click.ClickException):
+    """The request is refused; said in one line, without a traceback."""
+
+    exit_code = 1
+
+    def __init__(self, message: str):
+        line = " ".join(message.split())
+        super().__init__("".join(letter if letter.isprintable() else "?" for letter in line))
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"understudy: {self.message}", file=file or sys.stderr)
+
+
+class Stopped(Refused):
+    """Somebody pressed Ctrl-C."""
+
+    exit_code = 130  # 128 + SIGINT, as shells count it
+
+
+class Commands(click.Group):
+    """A group whose commands end in a result, a line of help or a line that says what is wrong."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            with warnings.catch_warnings():
+                if not _is_debugging():
+                    warnings.simplefilter("ignore")
+                return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, SystemExit, BrokenPipeError):
+            raise  # click knows what to do
+        except KeyboardInterrupt:
+            note = "stopped. No file is half-written; a fit that was entered in a ledger stays charged."
+            raise Stopped(note) from None
+        except BaseException as error:  # a panic of polars is no Exception
+            if (refusal := _refusal(error)) is None:
+                raise
+            raise refusal from None
+
+
+def _refusal(error: BaseException) -> Refused | None:
+    """What to say of an error; None where the traceback was asked for."""
+    if isinstance(error, ValueError | RuntimeError) and type(error).__module__.startswith("understudy."):
+        return Refused(str(error))
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return Refused(f"{place}{error.strerror.lower()}.")
+    if isinstance(error, MemoryError):
+        return Refused("there is not enough memory. Ask for fewer rows at a time.")
+    if _is_debugging():
+        return None
+    if isinstance(error, ImportError):  # tells of modules, never of rows; ours say what to install
+        hint = "" if "pip install" in str(error) else ". Run `understudy doctor` to see what is missing."
+        return Refused(f"{error}{hint}")
+    return Refused(
+        f"unexpected {type(error).__name__}; this is a fault of understudy. Set UNDERSTUDY_DEBUG=1 to see where it "
+        "comes from, and look before you pass that on: it may show private values."
+    )
+
+
+def _is_debugging() -> bool:
+    return bool(os.environ.get("UNDERSTUDY_DEBUG"))
+
+
+@contextlib.contextmanager
+def arguments() -> Iterator[None]:
+    """Lets the message of any ValueError pass: no row is at hand in here, so it is about an argument."""
+    try:
+        yield
+    except ValueError as error:
+        raise Refused(str(error)) from None
+
+
+def check_place(path: str, *kept: str | None) -> None:
+    """Refuses a place that cannot be written, before anything is spent on what would go there.
+
+    Args:
+        kept: Files of the same command that must not be written over.
+    """
+    import tempfile
+
+    target = Path(os.path.realpath(path))
+    if any(other is not None and target == Path(os.path.realpath(other)) for other in kept):
+        raise Refused(f"-o {path} is also a file that this command uses. Give it another name.")
+    if target.is_dir():
+        raise Refused(f"-o {path} is a folder. Give the name of a file.")
+    if target.exists() and not target.is_file():
+        raise Refused(f"-o {path} is not a regular file. Give another name.")
+    if not target.parent.is_dir():
+        raise Refused(f"-o {path} cannot be written: there is no folder {str(target.parent)!r}. Make it first.")
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise Refused(f"-o {path} cannot be written: {(error.strerror or 'no reason given').lower()}.") from None
+
+
+def check_readable(path: str) -> None:
+    """Refuses a file that is not there, or cannot be opened, in the words of the operating system."""
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {(error.strerror or 'no reason given').lower()}.") from None
+
+
+def read_schema(path: str) -> "understudy.Schema":
+    """The schema; a table given in its place is refused unread, since errors about a schema quote it."""
+    if path.lower().endswith((".csv", ".tsv", ".gz", ".parquet")):
+        raise Refused(f"SCHEMA: expected a .toml file, got {path}. Are the table and the schema swapped?")
+    return understudy.Schema.read(path)

@@ -1,0 +1,221 @@
+"""What the commands answer programs, one JSON object, and what they show while one waits: a bar, on a terminal."""
+
+import json
+import os
+from pathlib import Path
+
+import click
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import understudy as us
+from understudy import datasets, demo
+from understudy.cli import cli
+from understudy.ledger_file import LedgerFile
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
+
+
+def answer(*arguments):
+    """What a command with --json prints: one object on stdout, and nothing on stderr."""
+    result = run(*arguments, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    said = json.loads(result.stdout)
+    assert isinstance(said, dict)
+    return said
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a table, its schema, and a model that was charged to a ledger."""
+    folder = tmp_path_factory.mktemp("people")
+    datasets.example(300).write_csv(folder / "people.csv")
+    datasets.example_schema().write(folder / "people.toml")
+    model = us.fit(folder / "people.csv", folder / "people.toml", epsilon=2.0, ledger=folder / "budget.jsonl")
+    model.save(folder / "m.understudy")
+    return folder
+
+
+def leaves(command: click.Command = cli, path=()):
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from leaves(inner, (*path, name))
+    else:
+        yield path, command
+
+
+# JSON -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in leaves()])
+def test_every_command_has_json_except_the_one_that_prints_a_script(path, command):
+    flags = {flag for parameter in command.params for flag in parameter.opts}
+    assert ("--json" in flags) == (path != ("completion",))
+
+
+def test_a_schema_has_the_keys_of_its_file(folder, tmp_path, mixed_schema):
+    said = answer("schema", "check", folder / "people.toml")
+    assert said["name"] == "example" and said["columns"]["age"] == {"kind": "integer", "low": 18, "high": 100}
+    mixed_schema.write(tmp_path / "mixed.toml")
+    assert answer("schema", "check", tmp_path / "mixed.toml")["columns"]["joined"]["low"].startswith("2000-01-01")
+
+
+def test_a_draft_names_the_kinds(folder, tmp_path):
+    said = answer("schema", "draft", folder / "people.csv", "-o", tmp_path / "s.toml")
+    assert said["schema"] == str(tmp_path / "s.toml") and said["columns"]["region"] == {"kind": "categorical"}
+    assert set(said["columns"]) == set(us.Schema.read(said["schema"]).names)
+
+
+def test_a_plan_is_that_of_the_library(folder):
+    made = us.plan(folder / "people.toml", "independent", epsilon=1.0).to_json()
+    assert answer("plan", folder / "people.toml", "--epsilon", 1, "--method", "independent") == made
+
+
+def test_a_receipt_is_that_of_the_model(folder):
+    kept = us.load(folder / "m.understudy").receipt
+    assert us.Receipt.from_json(json.dumps(answer("receipt", folder / "m.understudy"))) == kept
+
+
+def test_a_sample_says_where_the_rows_are_and_how_many_were_drawn(folder, tmp_path):
+    options = ["-n", 20, "--seed", 3, "--where", "age=30..60", "-o", tmp_path / "out.csv"]
+    said = answer("sample", folder / "m.understudy", *options)
+    assert (said["rows"], said["seed"], said["output"]) == (20, 3, str(tmp_path / "out.csv"))
+    assert said["acceptance"]["drawn"] >= said["acceptance"]["kept"] >= 20
+    assert len(pl.read_csv(said["output"])) == 20
+
+
+def test_a_ledger_has_totals_caps_and_records(folder, tmp_path):
+    table = answer("ledger", "show", folder / "budget.jsonl")["tables"]["example"]
+    assert table["total"] == {"epsilon": 2.0, "delta": 1e-6, "fits": 1} and table["cap"] is None
+    assert table["records"] == LedgerFile(folder / "budget.jsonl").records()
+    cap = {"epsilon": 3.0, "delta": 1e-5}
+    assert answer("ledger", "cap", tmp_path / "b.jsonl", "people", "--epsilon", 3, "--delta", 1e-5)["cap"] == cap
+    assert answer("ledger", "show", tmp_path / "b.jsonl")["tables"]["people"]["cap"] == cap
+
+
+def test_an_evaluation_is_stamped(folder):
+    people = folder / "people.csv"
+    said = answer("evaluate", people, people, folder / "people.toml", "--metrics", "tvd1")
+    assert said["covered_by_budget"] is False and "Not covered" in said["note"]
+    assert said["rows"][0]["metric"] == "tvd1" and said["rows"][0]["value"] == 0.0
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_a_report_says_where_it_is_and_whether_it_may_be_handed_on(folder, tmp_path, real):
+    options = ["--real", folder / "people.csv", "--learners", "none"] if real else []
+    said = answer("report", folder / "m.understudy", *options, "-o", tmp_path / "r.html")
+    assert said["page"] == str(tmp_path / "r.html") and Path(said["page"]).exists() and Path(said["numbers"]).exists()
+    assert said["covered_by_budget"] is not real and bool(said["note"]) is real
+
+
+def test_the_versions_name_what_it_is_built_on():
+    said = answer("version")
+    assert said["understudy"] == us.__version__ and said["packages"]["polars"] == pl.__version__
+
+
+def test_the_demo_tells_its_story_on_stderr(tmp_path):
+    result = run("demo", "-o", tmp_path / "demo", "--json")
+    said = json.loads(result.stdout)
+    assert result.exit_code == 0 and "Privacy receipt" in result.stderr
+    assert us.Receipt.from_json(json.dumps(said["receipt"])).budget.epsilon == 1.0
+    assert set(said["files"]) == set(demo.FILES) and all(os.path.exists(path) for path in said["files"].values())
+
+
+GRID = """\
+name = "tiny"
+epsilons = [1.0]
+seeds = [0]
+metrics = ["tvd1"]
+[[datasets]]
+graph = "example"
+rows = 100
+[[methods]]
+name = "independent"
+[[tables]]
+name = "distances"
+title = "Distances"
+scores = ["tvd1"]
+"""
+
+
+def test_a_race_and_its_tables_can_be_read(tmp_path):
+    grid, results = tmp_path / "grid.toml", tmp_path / "results"
+    grid.write_text(GRID)
+    said = answer("bench", grid, "-o", results, "--processes", 1)
+    assert said["results"] == str(results) and said["made"] > 0 and (said["there"], said["failed"]) == (0, {})
+    assert answer("bench", grid, "-o", results) == said | {"made": 0, "there": said["made"]}
+    tables = answer("bench", "table", results)
+    assert tables["covered_by_budget"] is False and set(tables["tables"]) == {"distances", "cost"}
+    row = next(row for row in tables["tables"]["distances"] if row["label"] == "independent")
+    assert row["score"] == "tvd1" and 0 < row["mean"] < 1
+    written = answer("bench", "table", results, "-o", tmp_path / "tables")["files"]
+    assert written and all(os.path.exists(path) for path in written)
+    assert answer("bench", "figure", results) == {"files": []}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "schema draft gone.csv -o o.toml",
+        "schema check gone.toml",
+        "plan gone.toml --epsilon 1",
+        "fit gone.csv people.toml --epsilon 1 -o o",
+        "sample gone -n 1 -o o.csv",
+        "receipt gone",
+        "ledger show gone",
+        "ledger cap gone/gone people --epsilon 1 --delta 1e-5",
+        "evaluate gone.csv people.csv people.toml",
+        "report gone -o o.html",
+        "bench gone.toml -o o",
+        "bench table gone",
+        "bench figure gone",
+        "demo -o people.csv",
+    ],
+)
+def test_a_refusal_is_one_line_on_stderr_and_nothing_on_stdout(folder, monkeypatch, words):
+    monkeypatch.chdir(folder)
+    result = run(*words.split(), "--json")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert result.stderr.startswith("understudy: ")
+
+
+# Progress ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Lets rich take anything for a terminal, or for none."""
+    monkeypatch.delenv("TTY_COMPATIBLE", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    return lambda: monkeypatch.setenv("FORCE_COLOR", "1")
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["text", "json"])
+def test_an_evaluation_shows_that_it_goes_on_on_a_terminal_alone(folder, terminal, flags):
+    people = folder / "people.csv"
+    words = ["evaluate", people, people, folder / "people.toml", "--metrics", "tvd1", *flags]
+    silent = run(*words)
+    terminal()
+    shown = run(*words)
+    assert silent.stderr == "" and "comparing" in shown.stderr and shown.stdout == silent.stdout
+
+
+def test_an_evaluation_says_whom_it_trains(folder, terminal):
+    pytest.importorskip("sklearn")
+    terminal()
+    people = folder / "people.csv"
+    result = run("evaluate", people, people, folder / "people.toml", "--metrics", "r2", "--learners", "svm", "--json")
+    assert result.exit_code == 0 and "training svm" in result.stderr and json.loads(result.stdout)["rows"]
+
+
+@pytest.mark.parametrize("flags", [["--json"], ["--json", "--quiet"]], ids=["shown", "quiet"])
+def test_a_fit_shows_its_progress_on_a_terminal_unless_it_is_to_be_quiet(folder, tmp_path, terminal, flags):
+    words = ["fit", folder / "people.csv", folder / "people.toml", "--epsilon", 1, "-o", tmp_path / "m", *flags]
+    assert run(*words).stderr == ""
+    terminal()
+    result = run(*words)
+    assert us.Receipt.from_json(result.stdout).budget.epsilon == 1.0
+    assert bool(result.stderr) is ("--quiet" not in flags)
