@@ -153,8 +153,30 @@ def test_pairs_that_the_start_is_sure_of_are_hardly_penalised():
     layout = Layout(tuple(numeric(f"c{i}") for i in range(3)))
     weights = np.array([[0, 0, 0], [0.8, 0, 0], [0.0, 0.0, 0]])
     start = likelihood_fits.Start(weights=weights, means=np.zeros(3), left=np.ones(3), noise=0.01)
-    found = likelihood_fits.penalties(1.0, start, 1e4, layout, 8)
-    assert found[1, 0] < found[2, 0] / 10 and (likelihood_fits.penalties(0.0, start, 1e4, layout, 8) == 0).all()
+    found = likelihood_fits.penalties(1.0, start, 1e4, 1e-3, layout, 8)
+    assert found[1, 0] < found[2, 0] / 10 and (likelihood_fits.penalties(0.0, start, 1e4, 1e-4, layout, 8) == 0).all()
+    noisier = likelihood_fits.penalties(1.0, start, 1e4, 1e-2, layout, 8)
+    assert np.allclose(noisier, found / 100)  # a hundredth of the chance's share of the squares
+    silent = likelihood_fits.penalties(1.0, start, 1e4, 0.0, layout, 8)
+    assert np.isfinite(silent).all() and (silent >= found).all()
+
+
+def test_the_weakest_inputs_are_cut_up_to_a_share_of_the_nats():
+    influences = np.sqrt(np.array([[0.0, 0.0, 0.0, 0.0], [0.01, 0, 0, 0], [0.9, 0.03, 0, 0], [0.5, 0.04, 0.46, 0]]))
+    kept = likelihood_fits.worth_keeping(influences, 0.05)
+    assert kept.tolist() == [[False] * 4, [False] * 4, [True, False, False, False], [True, False, True, False]]
+    more = likelihood_fits.worth_keeping(influences, 0.5)
+    assert more[3].tolist() == [True, False, False, False]  # 0.46 and 0.04 are half of it, 0.5 is not cut
+    assert np.array_equal(likelihood_fits.worth_keeping(influences, 0.0), influences > 0)
+
+
+def test_the_target_is_generated_last_unless_the_schema_has_an_order():
+    columns = tuple(Column(name=name, kind="continuous", low=0.0, high=1.0) for name in "abc")
+    schema = Schema(name="t", columns=columns, target="a")
+    assert likelihood_fits.order_of(Prada(), schema) == ("b", "c", "a")
+    assert likelihood_fits.order_of(Prada(order=("c", "a", "b")), schema) == ("c", "a", "b")
+    assert likelihood_fits.order_of(Prada(), dataclasses.replace(schema, order=("a", "c", "b"))) == ("a", "c", "b")
+    assert likelihood_fits.order_of(Prada(), dataclasses.replace(schema, target=None)) == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 3.0])

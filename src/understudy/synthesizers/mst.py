@@ -67,7 +67,7 @@ class MST:
 
     encoding_share: float = 0.35
     selection_share: float = 0.15
-    rows_per_noise: float = 2.0
+    rows_per_noise: float = 3.0
     shrinkage: float = 0.3
     iterations: int = 300
 

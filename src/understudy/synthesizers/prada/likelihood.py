@@ -49,13 +49,14 @@ class Prada:
         penalty: λ of the group lasso, in units of the length of a group's step under noise alone, where that noise is
             as large as the chance of the rows (`likelihood_fits.penalties`); 0 for none.
         emphasis: How much more the likelihood of the schema's target counts than that of another column.
-        threshold: A parent is an earlier column whose influence (`density.influences`) is more; the others are cut.
-            None for what noise alone might give, 0 to cut nothing.
+        threshold: Of the nats that a column takes from earlier ones, the part that its weakest inputs may hold and be
+            cut (`likelihood_fits.worth_keeping`); 0 to cut nothing.
         average: The last share of the steps that the generator is the mean of; 0 for where it ended.
         encoding_share: Of the budget, for the distributions of the columns.
         moments_share: Of the budget, for the second moments. The rest is for the steps.
         noise_multiplier: Noise of a step in units of clip_norm; None for what the budget allows.
-        order: The order of generation: "schema", or the names of all columns.
+        order: The order of generation: the names of all columns, or "schema" for the schema's, or, where that has none,
+            for its columns with the target last.
     """
 
     steps: int = 2000
@@ -66,7 +67,7 @@ class Prada:
     components: int | None = None
     penalty: float = 0.1
     emphasis: float = 8.0
-    threshold: float | None = None
+    threshold: float = 0.05
     average: float = 0.5
     encoding_share: float = 0.35
     moments_share: float = 0.12
@@ -85,14 +86,13 @@ class Prada:
                 check_whole(self, field)
         for field, least in (("clip_norm", 1e-6), ("rate", 1e-12), ("penalty", 0.0), ("emphasis", 0.0)):
             check_number(self, field, least)
-        if self.threshold is not None:
-            check_number(self, "threshold", 0.0)
-        for field in ("average", "encoding_share", "moments_share"):
+        for field in ("average", "encoding_share", "moments_share", "threshold"):
             check_number(self, field, 0.0)
         if self.noise_multiplier is not None:
             check_number(self, "noise_multiplier", 1e-12)
-        if self.average > 1:
-            raise ValueError(f"Prada.average: expected a number in [0, 1], got {self.average!r}.")
+        for field in ("average", "threshold"):
+            if getattr(self, field) > 1:
+                raise ValueError(f"Prada.{field}: expected a number in [0, 1], got {getattr(self, field)!r}.")
         if self.steps > STEPS_PER_ROUND and self.steps % STEPS_PER_ROUND:
             raise ValueError(f"Prada.steps: expected a multiple of {STEPS_PER_ROUND}, got {self.steps}.")
         shares = self.encoding_share, self.moments_share

@@ -22,6 +22,7 @@ from understudy.dpsgd import Job, capacity_for
 from understudy.encoding import Encoder, signal_rows, signals
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
+from understudy.schema import Schema
 from understudy.synthesizers.prada import density, structure
 from understudy.synthesizers.prada.fits import Request, block_of, run_together
 from understudy.synthesizers.prada.likelihood import STEPS_PER_ROUND
@@ -50,8 +51,8 @@ MOST_PENALTY = 40.0
 """Of the group lasso, however little noise there is."""
 USUAL_NOISE = 0.05
 """Of `total_noise`: at it the rate is the one that was set (docs/design-notes.md)."""
-LEAST_INFLUENCE, NOISE_INFLUENCE = 0.05, 1.0
-"""Influence below which a column is no parent: a least one, and a multiple of the noise of a prediction's weight."""
+FEW_NATS = 0.02
+"""What a column may lose with inputs that are cut, however little it takes from all of them."""
 INFLUENCE_ROWS = 2**12
 """Rows that influences are measured on."""
 
@@ -254,6 +255,18 @@ class Likelihood:
 # Fits ---------------------------------------------------------------------------------------------------------------
 
 
+def order_of(method: Any, schema: Schema) -> tuple[str, ...]:
+    """The order of generation: the one that is set, the schema's, or its columns with the target last.
+
+    Last, the target is drawn from a density that sees every other column, and that counts `emphasis` times.
+    """
+    if method.order != "schema":
+        return method.order
+    if schema.order or schema.target is None:
+        return schema.generation_order
+    return (*(name for name in schema.names if name != schema.target), schema.target)
+
+
 def noise_of_training(ledger: Ledger, rows: float) -> float:
     """The noise in one coordinate of the mean gradient over a whole training, in units of the clipping norm.
 
@@ -308,7 +321,7 @@ class _Fit:
 
     @classmethod
     def of(cls, method: Any, rows: PrivateRows, encoder: Encoder, ledger: Ledger, key: Key) -> "_Fit":
-        order = encoder.schema.generation_order if method.order == "schema" else method.order
+        order = order_of(method, encoder.schema)
         layout = Layout(tuple(block_of(encoder, name) for name in order))
         wanted = signals(encoder, order)
         columns = tuple(signal.name for signal in wanted)
@@ -350,8 +363,8 @@ class _Fit:
         rows = density.sample(made, layout, components, limit, keys[1], INFLUENCE_ROWS)
         norms = np.asarray(density.influences(made, jnp.asarray(rows), keys[1], layout, components))
         norms = np.where(np.isfinite(norms) & _felt(params["first"], layout), norms, 0.0)
-        pairs = norms > threshold(self.method, self.start, self.encoder.rows)
-        if self.method.threshold is None or self.method.threshold > 0:
+        pairs = worth_keeping(norms, self.method.threshold)
+        if self.method.threshold > 0:
             params = {**params, "first": without(params["first"], pairs, means, layout)}
             made = density.straighten(params, *last)
             norms = np.where(pairs, norms, 0.0)
@@ -366,11 +379,19 @@ class _Fit:
         )
 
 
-def threshold(method: Any, start: Start, rows: float) -> float:
-    """How much a column must take from another to have it as a parent: what is set, or what noise alone would give."""
-    if method.threshold is not None:
-        return method.threshold
-    return LEAST_INFLUENCE + NOISE_INFLUENCE * (start.noise + 1.0 / math.sqrt(max(rows, 1.0)))
+def worth_keeping(influences: NDArray, share: float) -> NDArray[np.bool_]:
+    """Which pairs stay: of every column, all but the weakest inputs that hold a `share` of its nats between them.
+
+    What a column takes from its inputs is Σ influence², in nats. The weakest are cut one after the other, as long
+    as all that are cut held no more than the share of it, or `FEW_NATS`. With a share of 0 every input stays.
+    """
+    nats = np.asarray(influences, np.float64) ** 2
+    order = np.argsort(nats, axis=1, kind="stable")
+    held = np.cumsum(np.take_along_axis(nats, order, axis=1), axis=1)
+    most = np.maximum(share * held[:, -1:], FEW_NATS) if share > 0 else 0.0
+    kept = np.zeros(nats.shape, bool)
+    np.put_along_axis(kept, order, held > most, axis=1)
+    return kept & (nats > 0)
 
 
 def _felt(first: NDArray, layout: Layout) -> NDArray[np.bool_]:
