@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from plans import FIND, MOMENTS, PLANS, POT, RESOLVE, SELECT, TRAIN
 from understudy import accounting
-from understudy.accounting import epsilon_spent
+from understudy.accounting import Item, epsilon_spent
 from understudy.budget import Budget, BudgetExceeded, Ledger, Part, Receipt
 
 
@@ -297,3 +297,19 @@ def test_equal_lines_are_priced_once():
     assert len(receipt.lines) == 801
     assert str(receipt).count(", and 399 more") == 2  # and shown once
     assert accounting._pld_epsilon.cache_info().misses - before <= 4  # three kinds of line and the total
+
+
+def test_an_empty_pot_sells_nothing_however_little_is_asked_for():
+    till = Ledger(Budget(epsilon=1.0, delta=1e-6), [Item(name="pot", mechanism="adaptive", share=1.0)])
+    till.pay(Part("pot", 1.0), what="all", sensitivity=1.0, mechanism="gaussian")
+    with pytest.raises(BudgetExceeded):
+        for _ in range(3):
+            till.pay(Part("pot", 1e-9), what="more", sensitivity=1.0, mechanism="gaussian")
+
+
+@pytest.mark.parametrize("times", [0, -1, 1.5])
+def test_a_purchase_is_made_a_whole_number_of_times(times):
+    till = Ledger(Budget(epsilon=1.0, delta=1e-6), [Item(name="pot", mechanism="adaptive", share=1.0)])
+    with pytest.raises(ValueError, match="times: expected"):
+        till.pay(Part("pot", 0.1), what="x", sensitivity=1.0, mechanism="gaussian", times=times)
+    assert till.left("pot") == 1.0

@@ -1,5 +1,7 @@
 """The copula: latent correlations are recovered through ties and gaps, and the matrix sampled from is one."""
 
+import dataclasses
+
 import numpy as np
 import polars as pl
 import pytest
@@ -53,6 +55,33 @@ def test_the_correlation_behind_is_recovered(first, second, correlation):
     model = understudy.fit(frame, schema, Copula(clip_range=(10.0, 10.0)), epsilon=1e4, seed=0)
     factor = model.recipe.factor
     assert abs((factor @ factor.T)[0, 1] - correlation) < 0.07
+
+
+@pytest.mark.parametrize("correlation", [-0.6, 0.0, 0.4])
+@pytest.mark.parametrize("second", ["continuous", "integer", "atom"])
+def test_it_is_recovered_through_an_accented_target(second, correlation):
+    frame, schema = pair("integer", second, correlation)
+    schema = dataclasses.replace(schema, target="b")
+    model = understudy.fit(frame, schema, Copula(clip_range=(10.0, 10.0)), epsilon=1e4, seed=0)
+    assert Copula().accents(model.encoder).keys() == {"b"}
+    factor = model.recipe.factor
+    assert abs((factor @ factor.T)[0, 1] - correlation) < 0.07
+
+
+def test_what_a_few_far_rows_of_the_target_depend_on_is_kept():
+    """Where z is low the target is 0, else it has nothing to do with z: by rank that is hardly a correlation."""
+    draw = np.random.default_rng(0)
+    z = draw.standard_normal(20_000)
+    frame = pl.DataFrame({"z": z, "y": np.where(z < -1.8, 0.0, 90 + 3 * draw.standard_normal(20_000))})
+    columns = tuple(Column(name=name, kind="continuous") for name in frame.columns)
+
+    def product(schema):
+        made = understudy.fit(frame, schema, "copula", epsilon=5.0, seed=0).sample(20_000, seed=1)
+        return np.corrcoef(made["z"], made["y"])[0, 1]
+
+    exact = np.corrcoef(frame["z"], frame["y"])[0, 1]
+    with_target, without = product(Schema(columns=columns, target="y")), product(Schema(columns=columns))
+    assert abs(with_target - exact) < 0.15 and with_target > 1.5 * without
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -159,7 +188,8 @@ def test_it_is_as_near_as_the_dual_problem_finds(seed, noise):
 
 def test_a_coordinate_that_says_nothing_is_left_uncorrelated():
     moments = np.full((3, 3), 0.5) + 0.5 * np.eye(3)
-    result = latent_correlation(moments, np.array([1.0, 1.0, 0.001]))
+    loadings = np.array([1.0, 1.0, 0.001])
+    result = latent_correlation(moments, loadings, loadings)
     np.testing.assert_allclose(result[2], [0.0, 0.0, 1.0], atol=1e-9)
     assert result[0, 1] > 0.4
 

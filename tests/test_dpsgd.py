@@ -429,3 +429,50 @@ def test_a_rate_that_leaves_all_to_delta_is_said_on_the_receipt():
     asked = job(table(), steps=5, rate=0.01)
     run([asked])
     assert "delta carries the promise" in str(asked.ledger.receipt())
+
+
+@dataclasses.dataclass(frozen=True)
+class Sum:
+    """A loop whose state is the sum of what its rows add."""
+
+    steps_per_round: int = 1
+
+    def prepare(self, state, key):
+        return jnp.zeros(1)
+
+    def factors(self, state, rows):
+        return [(jnp.ones((rows.shape[0], 1)), 100.0 * rows)]
+
+    def update(self, state, gradient, prepared):
+        return state + gradient[0][0, 0]
+
+    def finish(self, state, key):
+        return state
+
+
+def test_a_unit_of_many_rows_adds_no_more_where_the_table_does_not_fit():
+    """The number of rows must not scale the clipping norm, or one unit would move what all others add."""
+    most, people = 300, 20_000
+
+    def released(units):
+        plan = [Item(name="g", mechanism="sampled gaussian", share=1.0, times=1, sampling_rate=1.0)]
+        ledger = Ledger(Budget(epsilon=1e6, delta=1e-6), plan, max_rows_per_unit=most)  # hardly any noise
+        rows = PrivateRows({"x": np.where(units < people, 1.0, -1.0)}, {}, most, units)
+        capacity = dpsgd.capacity_for(1.0)
+        job = Job(rows=rows, ledger=ledger, key=Key.new(0), state=np.float32(0), clip_norm=1.0, capacity=capacity)
+        return float(train(Sum(), [job], ["x"], item="g", what="")[0])
+
+    others = np.arange(people)
+    with_one_more = np.concatenate([others, np.full(most, people)])
+    assert abs(released(with_one_more) - released(others)) <= 1.05
+
+
+def test_batches_that_float32_cannot_add_up_are_refused_before_anything_is_paid():
+    plan = [Item(name="g", mechanism="sampled gaussian", share=1.0, times=1, sampling_rate=1.0)]
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), plan)
+    rows = PrivateRows({"x": np.zeros(3)}, {}, 1)
+    capacity = dpsgd.capacity_for(1e7)
+    job = Job(rows=rows, ledger=ledger, key=Key.new(0), state=np.float32(0), clip_norm=1.0, capacity=capacity)
+    with pytest.raises(ValueError, match="expected at most 1 000 000"):
+        train(Sum(), [job], ["x"], item="g", what="")
+    assert ledger.left("g") == 1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import quad
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 import understudy
 from conftest import MIXED, mixed_table, quick
@@ -272,6 +272,34 @@ def test_a_value_made_from_a_code_has_that_code(encoder, name, most):
         code = code[(code >= len(ends) - 1) | (np.diff(ends)[np.minimum(code, len(ends) - 2)] > 0)]
     values = column_map.values(cut.level(code, draw.uniform(0.01, 0.99, len(code))))
     np.testing.assert_array_equal(cut.code(*column_map.levels(values)), code)
+
+
+@pytest.mark.parametrize("name", [c.name for c in MIXED if c.kind in ("continuous", "integer", "datetime")])
+def test_an_accent_is_standardised_and_grows_with_the_value(encoder, name):
+    accent = encoding.Accent.of(encoder, name)
+    assert accent is not None
+    levels = (np.arange(5000) + 0.5) / 5000
+    values = encoder.maps[name].distribution.quantile(levels)
+    found = accent.score(values, ndtri(levels))
+    assert abs(found.mean()) < 0.02 and abs(found.std() - 1) < 0.02 and (np.diff(found) >= -1e-9).all()
+    assert accent.loading == pytest.approx(np.mean(found * ndtri(levels)), abs=0.02) and 0 < accent.loading <= 1
+
+
+def test_the_accent_of_a_normal_column_is_its_score():
+    levels = np.linspace(1e-4, 1 - 1e-4, 400)
+    accent = encoding.Accent.of(known_encoder(Distribution(ndtri(levels), np.linspace(0, 1, 400))), "x")
+    assert accent is not None
+    z = np.linspace(-2, 2, 9)
+    np.testing.assert_allclose(accent.score(z, z), z, atol=0.05)
+    assert accent.loading > 0.99
+
+
+def test_no_value_has_an_accent_beyond_all_bounds():
+    far = known_encoder(Distribution(np.array([0.0, 1.0, 1e300]), np.array([0.0, 0.999, 1.0])))
+    accent = encoding.Accent.of(far, "x")
+    assert accent is None or np.isfinite(accent.score(np.array([-1e308, np.nan, 1e308]), np.zeros(3))).all()
+    still = known_encoder(Distribution(np.array([2.0, 2.0]), np.array([0.0, 1.0])))
+    assert encoding.Accent.of(still, "x") is None
 
 
 def brute_force(masses, places, most, least, alone):

@@ -538,3 +538,11 @@ def test_relabelled_codes_point_into_the_public_labels_however_often():
     twice = once.relabel("c", ["oak", "elm", "other"], other=2)
     for relabelled in (once, twice):
         np.testing.assert_array_equal(relabelled._exact["c"], [2, 1, 0, -1, 1])
+
+
+@pytest.mark.parametrize("key", [Key.new(), Key.new(0)])
+def test_noise_that_64_bits_cannot_hold_is_refused(key):
+    """At the ends of 64 bits it would stand still, and what it is added to would show."""
+    assert len(np.unique(discrete_gaussian(2.0**44, 200, key))) == 200
+    with pytest.raises(ValueError, match="epsilon: expected enough"):
+        discrete_gaussian(2.0**60, 1, key)

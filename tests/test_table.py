@@ -8,6 +8,7 @@ import gzip
 import os
 import subprocess
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -550,3 +551,41 @@ def test_kinds_tell_names_and_kinds_alone(tmp_path):
 def test_kinds_refuse_what_reading_refuses(tmp_path, content, message):
     with pytest.raises(TableError, match=message):
         kinds(saved(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "odd"),
+    [
+        ("integer", [True, False], 7),
+        ("continuous", [True, False], 1.5),
+        ("continuous", [1, 2.5], "x"),
+        ("integer", [Decimal("3"), 4], "x"),
+        ("categorical", [Decimal("1.50"), Decimal("2.00")], "x"),
+        ("categorical", [1e-7, 0.5], "x"),
+        ("categorical", [1e20, 3.0], "x"),
+        ("categorical", [-0.0, 1.5], "x"),
+        ("categorical", [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 1, 1, 2, 3, 4000)], "x"),
+        ("categorical", [True, False], "x"),
+        ("boolean", [True, False], "x"),
+        ("datetime", [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 1, 1, 2, 3, 4000)], "x"),
+        ("datetime", [datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)], "x"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [object, None])
+def test_one_cell_does_not_change_how_others_are_read(kind, cells, odd, dtype):
+    """Else one row more would change all others, which no noise is made for."""
+    schema = Schema(columns=(Column(name="x", kind=kind, nullable=True),))
+
+    def first(values):
+        table = read(pd.DataFrame({"x": pd.Series(values, dtype=dtype)}), schema)
+        codes = table.columns["x"][:2].tolist()
+        return [table.labels["x"][int(code)] for code in codes] if kind == "categorical" else codes
+
+    assert first(cells) == first([*cells, odd])
+
+
+def test_a_missing_cell_does_not_change_how_whole_numbers_are_named():
+    schema = Schema(columns=(Column(name="x", kind="categorical", nullable=True),))
+    for cells in ([10**16, 8], [7, 8]):
+        tables = [read(pd.DataFrame({"x": pd.Series(each)}), schema) for each in (cells, [*cells, None])]
+        assert tables[0].labels["x"] == tables[1].labels["x"] == sorted(map(str, cells))

@@ -140,7 +140,6 @@ class Ledger:
                     f'of "{line.name}" {left:.3g} is left where {name.share:.3g} was asked for; nothing was read. '
                     "Ask for less of it."
                 )
-            after = after if after > 1e-9 else 0.0
         else:
             after = left - line.times
             if after < 0:
@@ -158,6 +157,7 @@ class Ledger:
 
     def _line(self, name: str | Part, mechanism: str | None, *, what: str, sensitivity: float, times: int) -> Line:
         """The line that a purchase would leave."""
+        checked_whole("times", times)
         item = self.item(name.item if isinstance(name, Part) else name)
         pot = item.mechanism == "adaptive"
         if pot != isinstance(name, Part):

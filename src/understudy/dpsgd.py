@@ -53,6 +53,7 @@ Many layers side by side are one pair with further axes in front: (..., rows, in
 
 MARGIN = 1e-5  # of the clipping norm, for rounding in float32; and for each unit of a batch
 MARGIN_PER_UNIT = 2.0**-22  # as much more: a sum of m terms of norm C has errors of about m C 2^-24
+LEAST_MARGIN = 0.5
 NOTHING = 1e-18  # a factor below it counts as zero: its square would be, and the product would not
 CLIP_NORMS = (1e-6, 1e6)  # beyond them float32 loses the noise, or the sums
 OVERFLOW = 1e-20  # the chance that a batch does not fit into its place; then its last units are left out
@@ -150,19 +151,18 @@ def train(
     keep_compiled()
     steps_per_round = loop.steps_per_round
     planned = [_checked(job, item, steps_per_round) for job in jobs]
+    capacity, rates = max(job.capacity for job in jobs), [entry.sampling_rate or 1.0 for entry in planned]
+    margin = _margin(capacity, max(rates))
     sigmas = [
         job.ledger.pay(item, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian")
         for job, entry in zip(jobs, planned, strict=True)
     ]
-    rates = [entry.sampling_rate or 1.0 for entry in planned]
-    capacity = max(job.capacity for job in jobs)
     boxes = [_open(job.rows, columns, capacity) for job in jobs]
-    most = max(largest_batch(len(box.units), rate) for box, rate in zip(boxes, rates, strict=True))
+    most = max(largest_batch(len(box.units), rate) for box, rate in zip(boxes, rates, strict=True))  # not public
     many = len(jobs) > 1
     stack = _stacked if many else _only
     state = jax.device_put(stack([job.state for job in jobs]))
     rows = jax.device_put(stack([(box.rows, box.units) for box in boxes]))
-    margin = 1 - MARGIN - MARGIN_PER_UNIT * most
     clips = stack([np.float32(job.clip_norm * margin) for job in jobs])
     size = _noise_size(loop, jobs[0].state, rows[0].shape[-1])
     rounds = _rounds_at_once(steps_per_round * (size + most * rows[1].shape[-1]) * len(jobs))
@@ -199,6 +199,21 @@ def _checked(job: Job, item: str, steps_per_round: int) -> Item:
             "in the schema right?"
         )
     return planned
+
+
+def _margin(capacity: int, rate: float) -> float:
+    """The part of the clipping norm that a unit may fill, so that sums in float32 stay within all of it.
+
+    It follows from the capacity, which is public, with room for twice as many rows, and never from their number: that
+    would let one unit rescale what all others add.
+    """
+    margin = 1 - MARGIN - MARGIN_PER_UNIT * largest_batch(2 * capacity, rate)
+    if margin < LEAST_MARGIN:
+        raise ValueError(
+            f"batches of about {rate * capacity:.3g} units: expected at most 1 000 000, which float32 can add up. "
+            "Take a smaller batch size."
+        )
+    return margin
 
 
 def _key(job: Job, item: str) -> Array:

@@ -344,10 +344,13 @@ def features(encoder: Encoder) -> list[Feature]:
     return [Feature(c.name, missing) for c in encoder.schema for missing in ((False, True) if c.nullable else (False,))]
 
 
-def scores(rows: PrivateRows, encoder: Encoder, *, key: Key, spread: bool) -> PrivateRows:
+def scores(
+    rows: PrivateRows, encoder: Encoder, *, key: Key, spread: bool, accents: "Mapping[str, Accent] | None" = None
+) -> PrivateRows:
     """Locked rows of scores, one column for each feature.
 
     Args:
+        accents: Of columns whose scores are accented.
         spread: A value that owns an interval of levels (an atom, a whole number, a category) gets a random level of
             it, so that scores are normal. Otherwise it gets the mean score over the interval: less noise in products.
 
@@ -355,7 +358,7 @@ def scores(rows: PrivateRows, encoder: Encoder, *, key: Key, spread: bool) -> Pr
         Releases nothing: row by row, through maps that are public by now.
     """
     recipes = {
-        feature.name: ([feature.column], functools.partial(_score, encoder, feature, key, spread))
+        feature.name: ([feature.column], functools.partial(_score, encoder, feature, key, spread, accents or {}))
         for feature in features(encoder)
     }
     return _in_public_codes(rows, encoder).derive(recipes)
@@ -372,7 +375,9 @@ def _in_public_codes(rows: PrivateRows, encoder: Encoder) -> PrivateRows:
     return rows
 
 
-def _score(encoder: Encoder, feature: Feature, key: Key, spread: bool, values: NDArray) -> Floats:
+def _score(
+    encoder: Encoder, feature: Feature, key: Key, spread: bool, accents: "Mapping[str, Accent]", values: NDArray
+) -> Floats:
     from scipy.special import ndtri
 
     column_map = encoder.maps[feature.column]
@@ -390,6 +395,8 @@ def _score(encoder: Encoder, feature: Feature, key: Key, spread: bool, values: N
         gone = np.zeros_like(gone)
     below, above = np.clip(below, edge, 1 - edge), np.clip(above, edge, 1 - edge)
     score = ndtri(below + draw.random(len(values)) * (above - below)) if spread else mean_score(below, above)
+    if feature.column in accents and not feature.missing:
+        score = accents[feature.column].score(column_map.distribution.quantile((below + above) / 2), score)
     return np.where(gone, 0.0, score)
 
 
@@ -436,6 +443,62 @@ def _times_density(level: Floats) -> Floats:
     return z * _density(z)
 
 
+# Accents ------------------------------------------------------------------------------------------------------------
+
+ACCENT = 0.75  # of values in an accented score, beside normal scores; see docs/design-notes.md
+FARTHEST = 6.0  # deviations from the mean that a value counts for at most
+
+
+@dataclasses.dataclass(frozen=True)
+class Accent:
+    """A score of a number column that follows its values as well as their ranks, of mean 0 and deviation 1.
+
+        a(x) = (w · z(x) + (1 - w) · s(x) - shift) / scale
+
+    with z the value in deviations from the mean, within ±`FARTHEST`, s the normal score of its level, and w `ACCENT`. A
+    few rows far from the rest can be most of a column's variance and hardly show among its ranks: what such a
+    column depends on is better seen with the values. Public, made from the bought distribution.
+
+    Attributes:
+        mean, deviation: Of the values.
+        shift, scale: Of the sum before it is standardised.
+        loading: E[a Z] with Z the normal score behind: how much of an accent a normal copula can see.
+        farthest: The largest |a|, about.
+    """
+
+    mean: float
+    deviation: float
+    shift: float
+    scale: float
+    loading: float
+    farthest: float
+
+    @classmethod
+    def of(cls, encoder: "Encoder", name: str) -> "Accent | None":
+        """The accent of a column, where it is a number whose values vary."""
+        from scipy.special import ndtri
+
+        column_map = encoder.maps[name]
+        if isinstance(column_map, Given) or column_map.labels is not None:
+            return None
+        levels = (np.arange(4096) + 0.5) / 4096
+        values = column_map.distribution.quantile(levels)
+        largest = max(float(np.abs(values).max()), 1e-300)
+        mean, deviation = largest * float((values / largest).mean()), largest * float((values / largest).std())
+        if not 1e-9 * largest < deviation < np.inf:
+            return None
+        normal = ndtri(levels)
+        plain = cls(mean, deviation, 0.0, 1.0, 0.0, 0.0).score(values, normal)
+        shift, scale = float(plain.mean()), float(plain.std())
+        found = (plain - shift) / scale
+        return cls(mean, deviation, shift, scale, float(np.mean(found * normal)), float(np.abs(found).max()))
+
+    def score(self, values: Floats, normal: Floats) -> Floats:
+        """a of values that have these normal scores."""
+        z = np.clip((np.nan_to_num(values) - self.mean) / self.deviation, -FARTHEST, FARTHEST)
+        return (ACCENT * z + (1 - ACCENT) * normal - self.shift) / self.scale
+
+
 # Signals ------------------------------------------------------------------------------------------------------------
 
 
@@ -470,22 +533,35 @@ def signals(encoder: Encoder, order: Sequence[str]) -> list[Signal]:
     return found
 
 
-def signal_rows(rows: PrivateRows, encoder: Encoder, wanted: Sequence[Signal], *, key: Key) -> PrivateRows:
+def signal_rows(
+    rows: PrivateRows,
+    encoder: Encoder,
+    wanted: Sequence[Signal],
+    *,
+    key: Key,
+    accents: Mapping[str, Accent] | None = None,
+) -> PrivateRows:
     """Locked rows of signals, one column for each.
+
+    Args:
+        accents: Of columns whose scores are accented.
 
     Privacy:
         Releases nothing: row by row, through maps that are public by now.
     """
-    recipes = {signal.name: ([signal.column], functools.partial(_signal, encoder, signal, key)) for signal in wanted}
+    recipes = {
+        signal.name: ([signal.column], functools.partial(_signal, encoder, signal, key, accents or {}))
+        for signal in wanted
+    }
     return _in_public_codes(rows, encoder).derive(recipes)
 
 
-def _signal(encoder: Encoder, signal: Signal, key: Key, values: NDArray) -> Floats:
+def _signal(encoder: Encoder, signal: Signal, key: Key, accents: Mapping[str, Accent], values: NDArray) -> Floats:
     column_map = encoder.maps[signal.column]
     if isinstance(column_map, Given):
         return column_map.levels(values)[0]
     if signal.state is None:
-        return _score(encoder, Feature(signal.column), key, True, values)
+        return _score(encoder, Feature(signal.column), key, True, accents, values)
     gone = np.isnan(values) if values.dtype.kind == "f" else values < 0
     if column_map.labels is None:
         return (gone == bool(signal.state)).astype(np.float64)

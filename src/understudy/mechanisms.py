@@ -116,10 +116,21 @@ def lock(
 
 # Noise --------------------------------------------------------------------------------------------------------------
 
+WIDEST = 2.0**50  # deviation of noise in steps: twelve more fit into 64 bits, and float64 has all of them to 53
+
 
 def discrete_gaussian(sigma: float, size: int, key: Key) -> Floats:
-    """Independent discrete Gaussian draws on a lattice fine enough for the account (`accounting.lattice`)."""
+    """Independent discrete Gaussian draws on a lattice fine enough for the account (`accounting.lattice`).
+
+    Raises:
+        ValueError: The noise would be too wide for 64-bit whole numbers, where it ends in a wall that hides nothing.
+    """
     steps = lattice(sigma)
+    if not sigma * steps <= WIDEST:
+        raise ValueError(
+            "epsilon: expected enough for noise that 64-bit numbers can hold; nothing could be told from more of it. "
+            "Raise epsilon, or lower max_rows_per_unit."
+        )
     if not key.secret:
         return np.rint(key.numpy().normal(0.0, sigma * steps, size)) / steps
     from opendp.domains import atom_domain, vector_domain

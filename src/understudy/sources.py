@@ -307,15 +307,22 @@ def _from_pyarrow(table: Any, wanted: Sequence[str]) -> dict[str, pl.Series]:
 
 
 def _column_of_pandas(series: Any) -> pl.Series:
-    """A pandas column as polars sees it; as text where its cells have several types."""
+    """A pandas column as polars sees it; one of objects as text, cell by cell.
+
+    How a cell of objects is read must not depend on the other cells, as it would if a column of one type were read as
+    that type: one row more could then change how all others are read.
+    """
     try:
-        return pl.from_pandas(series)
+        found = pl.from_pandas(series)
     except ImportError:
         raise TableError("the pandas table: reading one needs pyarrow. Install pyarrow.") from None
     except Exception:  # whatever pyarrow raises may quote a cell
         if series.dtype != object:
             return _foreign(series.name, len(series))
-    cells = [None if blank else _as_written(cell) for cell, blank in zip(series, series.isna(), strict=True)]
+        found = None
+    if found is not None and (series.dtype != object or found.dtype in (pl.String, pl.Null)):
+        return found
+    cells = [None if blank else as_written(cell) for cell, blank in zip(series, series.isna(), strict=True)]
     return pl.Series(series.name, cells, dtype=pl.String)
 
 
@@ -324,8 +331,8 @@ def _foreign(name: str, length: int) -> pl.Series:
     return pl.Series(name, [None] * length, dtype=pl.Object)
 
 
-def _as_written(cell: Any) -> str:
-    """A cell of a mixed column, the way a person would write it."""
+def as_written(cell: Any) -> str:
+    """A cell of a column of objects, the way a person would write it."""
     if isinstance(cell, bool | np.bool_):
         return "true" if cell else "false"
     if isinstance(cell, float | np.floating) and float(cell).is_integer():

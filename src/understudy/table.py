@@ -20,7 +20,7 @@ import polars as pl
 
 from understudy.files import reason, replacing
 from understudy.schema import MAX_INTEGER, Column, Schema
-from understudy.sources import SEPARATORS, Source, TableError, extension, kinds, load
+from understudy.sources import SEPARATORS, Source, TableError, as_written, extension, kinds, load
 
 __all__ = ["Table", "TableError", "as_shown", "kinds", "read", "to_frame", "write"]
 
@@ -240,7 +240,9 @@ class _Cells:
         if series.dtype.is_decimal():
             series = series.cast(pl.Float64)
         if series.dtype.is_float():
-            series = series.fill_nan(None)
+            series = _as_text(series.fill_nan(None))
+        if self.base == pl.Datetime:  # as Python writes instants
+            series = series.dt.cast_time_unit("us").cast(pl.String).str.strip_suffix(".000000")
         if self.base != pl.Categorical:
             series = series.cast(pl.String).cast(pl.Categorical(pl.Categories.random()))
         dtype: Any = series.dtype
@@ -251,10 +253,21 @@ class _Cells:
         return places, texts.set(pl.Series(unseen), None)
 
 
+def _as_text(numbers: pl.Series) -> pl.Series:
+    """Floats as a column of objects would spell them, whole ones as whole numbers."""
+    different = numbers.drop_nulls().unique()
+    texts = pl.Series([as_written(number) for number in different.to_list()], dtype=pl.String)
+    return numbers.replace_strict(different, texts, default=None, return_dtype=pl.String)
+
+
 def _numbers(cells: _Cells) -> np.ndarray:
     series = cells.series
     if cells.base == pl.String and not cells.typed:
-        numbers = series.str.strip_chars().cast(pl.Float64, strict=False)
+        plain = series.str.strip_chars()
+        truth = plain.str.to_lowercase().replace_strict(
+            {"true": 1.0, "false": 0.0}, default=None
+        )  # as a column of them
+        numbers = plain.cast(pl.Float64, strict=False).fill_null(truth.cast(pl.Float64))
         cells.require_one(numbers, series)
         series = numbers
     if not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
@@ -325,8 +338,6 @@ def _codes(cells: _Cells) -> tuple[np.ndarray, list[str]]:
     """Codes of a categorical column and the text they stand for."""
     column = cells.column
     places, texts = cells.factorised()
-    if cells.series.dtype.is_float() or cells.series.dtype.is_decimal():
-        texts = texts.str.strip_suffix(".0")
     texts = cells.without_missing(texts)
     labels = list(column.labels) if column.labels is not None else texts.drop_nulls().unique().sort().to_list()
     unknown = labels.index(column.other) if column.values is not None and column.other is not None else -1

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.budget import Item, Ledger
-from understudy.encoding import Encoder, Feature, Levels, features, loading, scores
+from understudy.encoding import Accent, Encoder, Feature, Levels, features, loading, scores
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
 from understudy.schema import Schema
@@ -44,7 +44,7 @@ class Copula:
             the correlations; between 0.4 and 0.6 it hardly matters.
         noise_target: Rows are clipped as loosely as keeps the noise of one correlation at this deviation, within
             `clip_range`: tight clipping shrinks correlations, loose clipping buys noise.
-        clip_range: Least and most of the squared clip norm, as a multiple of its expectation.
+        clip_range: Least and most of the squared clip norm, as a multiple of its expectation; accents come on top.
         degrees: Degrees of freedom of the copula, an even number; `math.inf` is the Gaussian copula.
     """
 
@@ -72,11 +72,18 @@ class Copula:
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "CopulaRecipe":
         coordinates = features(encoder)
+        accents = self.accents(encoder)
         loadings = np.array([loading(encoder, feature) for feature in coordinates])
+        squares = loadings.copy()  # E[S²] of mean scores
+        for j, feature in enumerate(coordinates):
+            if feature.column in accents and not feature.missing:
+                present = 1.0 - encoder.maps[feature.column].missing
+                loadings[j], squares[j] = present * accents[feature.column].loading, present
         noise = ledger.noise("moments") * rows.max_rows_per_unit
-        clip_squared = self.clip_squared(loadings, noise, encoder.rows)
+        far = sum(accent.farthest**2 for accent in accents.values())
+        clip_squared = self.clip_squared(squares, noise, encoder.rows, far)
         moments = noisy_second_moments(
-            scores(rows, encoder, key=key.child("scores"), spread=False),
+            scores(rows, encoder, key=key.child("scores"), spread=False, accents=accents),
             [feature.name for feature in coordinates],
             clip_norm=float(np.sqrt(clip_squared)),
             what="second moments of the scores",
@@ -84,28 +91,42 @@ class Copula:
             ledger=ledger,
             key=key.child("moments"),
         )
-        correlation = latent_correlation(moments / encoder.rows, loadings)
+        correlation = latent_correlation(moments / encoder.rows, loadings, squares)
         missing = np.array([encoder.maps[f.column].missing if f.missing else 0.0 for f in coordinates])
         return CopulaRecipe(
             tuple(coordinates), np.linalg.cholesky(correlation).astype(np.float64), missing, self.degrees
         )
 
-    def clip_squared(self, loadings: Floats, noise: float, rows: float) -> float:
-        """The squared clip norm: noise · C² / (√2 · rows) is the deviation of one correlation."""
-        expected = max(float(loadings.sum()), 0.1)
+    def accents(self, encoder: Encoder) -> dict[str, Accent]:
+        """The target's, whose values, not ranks, are to be predicted."""
+        target = encoder.schema.target
+        accent = Accent.of(encoder, target) if target is not None else None
+        return {} if target is None or accent is None else {target: accent}
+
+    def clip_squared(self, squares: Floats, noise: float, rows: float, far: float = 0.0) -> float:
+        """The squared clip norm: noise · C² / (√2 · rows) is the deviation of one correlation.
+
+        Args:
+            far: The square of the largest accent: rows that far out are the ones that accents are for.
+        """
+        expected = max(float(squares.sum()), 0.1)
         least, most = self.clip_range
-        return float(np.clip(self.noise_target * np.sqrt(2) * rows / noise, least * expected, most * expected))
+        return float(np.clip(self.noise_target * np.sqrt(2) * rows / noise, least * expected, most * expected + far))
 
 
-def latent_correlation(moments: Floats, loadings: Floats) -> Floats:
-    """Correlations of the normals behind, from noisy second moments of mean scores.
+def latent_correlation(moments: Floats, loadings: Floats, squares: Floats) -> Floats:
+    """Correlations of the normals behind, from noisy second moments of scores with these loadings and squares E[S²].
 
-    r_ij = m_ij / √(m_ii m_jj) / √(l_i l_j): the measured diagonal undoes what clipping took from each coordinate,
-    the loadings l undo what ties took. A coordinate with hardly any loading says nothing and is left uncorrelated.
+    With c_i = m_ii / E[S_i²], what clipping left of each coordinate,
+
+        r_ij = m_ij / √(c_i c_j) / (l_i l_j):
+
+    the loadings undo what ties and accents took. A coordinate with hardly any loading says nothing and is left
+    uncorrelated.
     """
     known = loadings > 0.02
-    safe = np.where(known, loadings, 1.0)
-    spread = np.sqrt(np.maximum(np.diag(moments), 0.3 * safe) * safe)
+    safe, whole = np.where(known, loadings, 1.0), np.where(known, squares, 1.0)
+    spread = np.sqrt(np.maximum(np.diag(moments) / whole, 0.3)) * safe
     correlation = np.clip(moments / np.outer(spread, spread), -0.99, 0.99)
     correlation[~known, :] = 0.0
     correlation[:, ~known] = 0.0

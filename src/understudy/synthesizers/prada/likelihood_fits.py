@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from understudy.budget import Ledger
 from understudy.dpsgd import Job, capacity_for
-from understudy.encoding import Encoder, signal_rows, signals
+from understudy.encoding import Accent, Encoder, signal_rows, signals
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
 from understudy.schema import Schema
@@ -267,6 +267,12 @@ def order_of(method: Any, schema: Schema) -> tuple[str, ...]:
     return (*(name for name in schema.names if name != schema.target), schema.target)
 
 
+def accents_of(encoder: Encoder, order: Sequence[str]) -> dict[str, Accent]:
+    """The target's, if it is generated last: no column then sees its score, which `straighten` makes normal again."""
+    accent = Accent.of(encoder, order[-1]) if order[-1] == encoder.schema.target else None
+    return {} if accent is None else {order[-1]: accent}
+
+
 def noise_of_training(ledger: Ledger, rows: float) -> float:
     """The noise in one coordinate of the mean gradient over a whole training, in units of the clipping norm.
 
@@ -325,9 +331,11 @@ class _Fit:
         layout = Layout(tuple(block_of(encoder, name) for name in order))
         wanted = signals(encoder, order)
         columns = tuple(signal.name for signal in wanted)
-        locked = signal_rows(rows, encoder, wanted, key=key)
+        accents = accents_of(encoder, order)
+        locked = signal_rows(rows, encoder, wanted, key=key, accents=accents)
         means, variances, shares = facts(encoder, layout)
-        start = _bought_start(locked, columns, encoder, layout, means, variances, ledger, key)
+        far = sum(accent.farthest**2 for accent in accents.values())
+        start = _bought_start(locked, columns, encoder, layout, means, variances, far, ledger, key)
         noise = noise_of_training(ledger, encoder.rows)
         hidden, components = capacity(noise, layout)
         hidden, components = method.hidden or hidden, method.components or components
@@ -422,10 +430,14 @@ def _bought_start(
     layout: Layout,
     means: Floats,
     variances: Floats,
+    far: float,
     ledger: Ledger,
     key: Key,
 ) -> Start:
     """Linear predictions from a noisy matrix of second moments.
+
+    Args:
+        far: The square of the largest accent, which rows may have on top.
 
     Privacy:
         A function of one purchase of `noisy_second_moments`. Rows are clipped to a norm that follows from the noise.
@@ -434,7 +446,7 @@ def _bought_start(
     multiplier = ledger.noise("moments") * rows.max_rows_per_unit
     least, most = CLIP_RANGE
     wanted = NOISE_TARGET * math.sqrt(2) * max(encoder.rows, 1.0) / multiplier
-    clip_squared = float(np.clip(wanted, least * expected, most * expected))
+    clip_squared = float(np.clip(wanted, least * expected, most * expected + far))
     moments = noisy_second_moments(
         rows,
         columns,
