@@ -15,6 +15,8 @@ Departures:
 - Correlations come from products of scores rather than Kendall's tau, whose sensitivity to one row is far larger.
 - Ties (atoms, whole numbers, categories) enter with their mean score, and the correlation that ties hide is put
   back by the first Hermite coefficient (`encoding.loading`), instead of being lost to jitter.
+- The schema's target, if it is a number, enters with its values beside its ranks (`encoding.Accent`): a few rows far
+  from the rest can be most of what there is to predict. R² on Cpu-act at ε = 1 goes from 0.35 to 0.77.
 - Categories are points on a line in the order they are listed. That is exact for two of them; for more, the
   order matters, and a method that counts pairs does better.
 """

@@ -13,6 +13,8 @@ Departures from the paper:
 - Likelihood instead of a critic. A sequential generator has explicit conditional densities, so nothing adversarial is
   needed: one noisy gradient a step, and no second player (docs/design-notes.md has what that gave).
 - A start from second moments, which are nearly free, where the paper starts from random weights.
+- The likelihood of the schema's target counts more than that of other columns (`Prada.emphasis`), and if it comes last
+  its score follows values as well as ranks (`encoding.Accent`).
 - The penalty is taken by proximal steps in Adam's metric, which give exact zeros.
 - Columns are standard normal scores and states from a bought encoding, where the paper standardises with exact moments
   of the private rows; and what is generated is set straight to have those distributions exactly.
