@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import shlex
 import sys
 import time
 from importlib.util import find_spec
@@ -487,13 +486,3 @@ def test_the_page_has_the_settings_of_every_learner():
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:3] == "| `"]
     named = {cells[0].strip("`"): cells[1:] for cells in rows}
     assert {name: named.get(name) for name in LEARNERS} == {n: [str(x), x.reason] for n, x in LEARNERS.items()}
-
-
-@needs_learners
-def test_the_examples_of_usefulness_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    python, shell = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(python, "block", "exec"), {})
-    for line in shell.splitlines():
-        result = run(*shlex.split(line)[1:])
-        assert (result.exit_code, result.stderr) == (0, ""), line

@@ -46,6 +46,9 @@ class Part:
     share: float
 
 
+ROUNDING = 1e-9  # of a pot, for sums of shares that should be 1
+
+
 class Ledger:
     """What one fit has bought. Noise comes from here, and only after the purchase is entered.
 
@@ -98,8 +101,9 @@ class Ledger:
         return self.item(name).noise_at(self.scale)
 
     def left(self, name: str) -> float:
-        """How many purchases of this item are still to be had; of a pot, the share that is left."""
-        return self._left[self.item(name).name]
+        """How many purchases of this item are still to be had; of a pot, the share that is left, rounding aside."""
+        left = self._left[self.item(name).name]
+        return left if left > ROUNDING else 0.0
 
     def progress(self) -> tuple[float, int]:
         """How much of the plan was bought, and how much there is: in purchases, pots and trainings."""
@@ -135,7 +139,7 @@ class Ledger:
         left = self._left[line.name]
         if isinstance(name, Part):
             after = left - name.share
-            if after < -1e-9:
+            if after < -ROUNDING:
                 raise BudgetExceeded(
                     f'of "{line.name}" {left:.3g} is left where {name.share:.3g} was asked for; nothing was read. '
                     "Ask for less of it."
