@@ -322,7 +322,7 @@ def test_bounds_on_an_attacker_are_rounded_up_from_the_formulas():
 def means(name: str, score: str) -> dict[tuple[str, float | None, str], str]:
     """The means of a score in a table of committed results, to two places, by label, epsilon and data set."""
     with (ROOT / "benchmarks" / "results" / name).open() as file:
-        lines = [line for line in csv.DictReader(file) if line["score"] == score]
+        lines = [line for line in csv.DictReader(file) if line["score"] == score and line["mean"]]
     return {
         (
             line["label"],
