@@ -88,3 +88,17 @@ def _few_compiled_programs():
     mappings = Path("/proc/self/maps")
     if "jax" in sys.modules and mappings.exists() and mappings.read_bytes().count(b"\n") > MOST_MAPPINGS:
         sys.modules["jax"].clear_caches()
+
+
+TINY_GRID = """\
+name = "tiny"
+epsilons = [1.0]
+seeds = [0]
+metrics = ["tvd1"]
+[[datasets]]
+graph = "example"
+rows = 100
+[[methods]]
+name = "independent"
+"""
+"""A grid of one run."""

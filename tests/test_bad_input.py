@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import understudy as us
+from conftest import TINY_GRID
 from understudy.cli import main
 
 SECRET = "Zyzzyva"  # a cell that must be seen nowhere
@@ -468,25 +469,12 @@ WRITTEN = [
 def test_a_place_below_a_file_is_refused(place, made, monkeypatch, line):
     """It stands for a place without permission too, which does not stop whoever may do everything."""
     shutil.copy(made / "m.understudy", place.model)
-    (place.folder / "grid.toml").write_text(GRID)
+    (place.folder / "grid.toml").write_text(TINY_GRID)
     monkeypatch.chdir(place.folder)
     with place.untouched():
         result = place.run(*line.format("people.toml/new").split())
         assert_refused(result, "people.toml")
         assert "unexpected" not in result[2]
-
-
-GRID = """\
-name = "tiny"
-epsilons = [1.0]
-seeds = [0]
-metrics = ["tvd1"]
-[[datasets]]
-graph = "example"
-rows = 100
-[[methods]]
-name = "independent"
-"""
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permission is never denied to root")

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import understudy as us
+from conftest import TINY_GRID
 from understudy import datasets, demo
 from understudy.cli import cli
 from understudy.ledger_file import LedgerFile
@@ -124,21 +125,15 @@ def test_the_demo_tells_its_story_on_stderr(tmp_path):
     assert set(said["files"]) == set(demo.FILES) and all(os.path.exists(path) for path in said["files"].values())
 
 
-GRID = """\
-name = "tiny"
-epsilons = [1.0]
-seeds = [0]
-metrics = ["tvd1"]
-[[datasets]]
-graph = "example"
-rows = 100
-[[methods]]
-name = "independent"
+GRID = (
+    TINY_GRID
+    + """\
 [[tables]]
 name = "distances"
 title = "Distances"
 scores = ["tvd1"]
 """
+)
 
 
 def test_a_race_and_its_tables_can_be_read(tmp_path):

@@ -12,7 +12,7 @@ from scipy.special import ndtri, stdtr
 from scipy.stats import kstest
 
 import understudy
-from understudy.encoding import Feature
+from understudy.encoding import Feature, target_accents
 from understudy.randomness import Key
 from understudy.schema import Column, Schema
 from understudy.synthesizers.copula import (
@@ -63,7 +63,7 @@ def test_it_is_recovered_through_an_accented_target(second, correlation):
     frame, schema = pair("integer", second, correlation)
     schema = dataclasses.replace(schema, target="b")
     model = understudy.fit(frame, schema, Copula(clip_range=(10.0, 10.0)), epsilon=1e4, seed=0)
-    assert Copula().accents(model.encoder).keys() == {"b"}
+    assert target_accents(model.encoder).keys() == {"b"}
     factor = model.recipe.factor
     assert abs((factor @ factor.T)[0, 1] - correlation) < 0.07
 

@@ -499,6 +499,13 @@ class Accent:
         return (ACCENT * z + (1 - ACCENT) * normal - self.shift) / self.scale
 
 
+def target_accents(encoder: Encoder) -> dict[str, Accent]:
+    """The accent of the schema's target, whose values, not ranks, are to be predicted; of no other column."""
+    target = encoder.schema.target
+    accent = None if target is None else Accent.of(encoder, target)
+    return {} if target is None or accent is None else {target: accent}
+
+
 # Signals ------------------------------------------------------------------------------------------------------------
 
 

@@ -260,14 +260,16 @@ def _as_text(numbers: pl.Series) -> pl.Series:
     return numbers.replace_strict(different, texts, default=None, return_dtype=pl.String)
 
 
+_TRUTH = {"true": 1.0, "false": 0.0}
+
+
 def _numbers(cells: _Cells) -> np.ndarray:
     series = cells.series
     if cells.base == pl.String and not cells.typed:
         plain = series.str.strip_chars()
-        truth = plain.str.to_lowercase().replace_strict(
-            {"true": 1.0, "false": 0.0}, default=None
-        )  # as a column of them
-        numbers = plain.cast(pl.Float64, strict=False).fill_null(truth.cast(pl.Float64))
+        numbers = plain.cast(pl.Float64, strict=False)
+        if numbers.null_count() > plain.null_count():  # truth values, as a column of them would be read
+            numbers = numbers.fill_null(plain.str.to_lowercase().replace_strict(_TRUTH, default=None))
         cells.require_one(numbers, series)
         series = numbers
     if not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.budget import Item, Ledger
-from understudy.encoding import Accent, Encoder, Feature, Levels, features, loading, scores
+from understudy.encoding import Encoder, Feature, Levels, features, loading, scores, target_accents
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
 from understudy.schema import Schema
@@ -74,7 +74,7 @@ class Copula:
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "CopulaRecipe":
         coordinates = features(encoder)
-        accents = self.accents(encoder)
+        accents = target_accents(encoder)
         loadings = np.array([loading(encoder, feature) for feature in coordinates])
         squares = loadings.copy()  # E[S²] of mean scores
         for j, feature in enumerate(coordinates):
@@ -98,12 +98,6 @@ class Copula:
         return CopulaRecipe(
             tuple(coordinates), np.linalg.cholesky(correlation).astype(np.float64), missing, self.degrees
         )
-
-    def accents(self, encoder: Encoder) -> dict[str, Accent]:
-        """The target's, whose values, not ranks, are to be predicted."""
-        target = encoder.schema.target
-        accent = Accent.of(encoder, target) if target is not None else None
-        return {} if target is None or accent is None else {target: accent}
 
     def clip_squared(self, squares: Floats, noise: float, rows: float, far: float = 0.0) -> float:
         """The squared clip norm: noise · C² / (√2 · rows) is the deviation of one correlation.

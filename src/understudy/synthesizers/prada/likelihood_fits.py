@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from understudy.budget import Ledger
 from understudy.dpsgd import Job, capacity_for
-from understudy.encoding import Accent, Encoder, signal_rows, signals
+from understudy.encoding import Encoder, signal_rows, signals, target_accents
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
 from understudy.schema import Schema
@@ -267,12 +267,6 @@ def order_of(method: Any, schema: Schema) -> tuple[str, ...]:
     return (*(name for name in schema.names if name != schema.target), schema.target)
 
 
-def accents_of(encoder: Encoder, order: Sequence[str]) -> dict[str, Accent]:
-    """The target's, if it is generated last: no column then sees its score, which `straighten` makes normal again."""
-    accent = Accent.of(encoder, order[-1]) if order[-1] == encoder.schema.target else None
-    return {} if accent is None else {order[-1]: accent}
-
-
 def noise_of_training(ledger: Ledger, rows: float) -> float:
     """The noise in one coordinate of the mean gradient over a whole training, in units of the clipping norm.
 
@@ -331,7 +325,10 @@ class _Fit:
         layout = Layout(tuple(block_of(encoder, name) for name in order))
         wanted = signals(encoder, order)
         columns = tuple(signal.name for signal in wanted)
-        accents = accents_of(encoder, order)
+        last = (
+            order[-1] == encoder.schema.target
+        )  # no column then sees its score, which `straighten` makes normal again
+        accents = target_accents(encoder) if last else {}
         locked = signal_rows(rows, encoder, wanted, key=key, accents=accents)
         means, variances, shares = facts(encoder, layout)
         far = sum(accent.farthest**2 for accent in accents.values())
