@@ -113,7 +113,7 @@ def agreement(their: dict) -> dict:
     import numpy as np
 
     from understudy.accounting import Budget, Item, calibrate
-    from understudy.dpsgd import clipped_sums
+    from understudy.dpsgd import Layer, clipped_sums
     from understudy.synthesizers.prada.networks import critic_factors
 
     noise = {}
@@ -125,9 +125,9 @@ def agreement(their: dict) -> dict:
         {"weight": jnp.asarray(w.T), "bias": jnp.asarray(b)} for w, b in zip(*[iter(weights)] * 2, strict=True)
     )
     rows = jnp.asarray(np.array(their["rows"], np.float32))
-    ones = jnp.ones((len(rows), 1))
-    factors = [(jnp.concatenate([a, ones], axis=1), delta) for a, delta in critic_factors(critic, rows)]
-    sums = clipped_sums(factors, jnp.ones((len(rows), 1), bool), jnp.float32(1.0))
+    ones = jnp.ones((1, len(rows)))
+    layers = [Layer(jnp.concatenate([a.T, ones]), delta.T) for a, delta in critic_factors(critic, rows)]
+    sums = clipped_sums(layers, jnp.ones((len(rows), 1), bool), jnp.float32(1.0))
     flat = [part for layer in sums for part in (np.asarray(layer[:-1]).T, np.asarray(layer[-1]))]
     gaps = [np.abs(a - np.array(b)).max() for a, b in zip(flat, their["sums"], strict=True)]
     return {"noise_ratio": noise, "largest_gap_of_clipped_sums": float(max(gaps))}

@@ -19,7 +19,7 @@ from scipy import stats
 from understudy import dpsgd
 from understudy.accounting import Budget, Item
 from understudy.budget import BudgetExceeded, Ledger
-from understudy.dpsgd import Job, clipped_sums, largest_batch, poisson_batch, train
+from understudy.dpsgd import Job, Layer, clipped_sums, largest_batch, poisson_batch, train
 from understudy.mechanisms import PrivateRows, lock
 from understudy.randomness import Key
 
@@ -35,8 +35,8 @@ class Regression:
         return jnp.zeros(self.steps_per_round)
 
     def factors(self, state, rows):
-        a = jnp.concatenate([rows[:, :-1], jnp.ones((len(rows), 1), jnp.float32)], axis=1)
-        return [(a, (a @ state["w"]) - rows[:, -1:])]
+        a = jnp.concatenate([rows[:-1], jnp.ones((1, rows.shape[1]), jnp.float32)])
+        return [Layer(a, state["w"].T @ a - rows[-1:])]
 
     def update(self, state, gradient, prepared):
         kept = jnp.roll(state["kept"], 1, axis=0).at[0].set(gradient[0])
@@ -116,14 +116,14 @@ def test_clipped_sums_are_those_of_explicit_gradients(clip):
 # Sensitivity --------------------------------------------------------------------------------------------------------
 
 anything = st.floats(width=32, allow_nan=True, allow_infinity=True)
-factor = arrays.arrays(np.float32, st.tuples(st.just(6), st.integers(1, 3)), elements=anything)
+factor = arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.just(6)), elements=anything)
 layers = st.lists(st.tuples(factor, factor), min_size=1, max_size=3)
 
 
 @hypothesis.settings(deadline=None, derandomize=True, max_examples=200)
-@hypothesis.example([(np.full((6, 3), 1e-19, np.float32), np.full((6, 3), 1.8e19, np.float32))], 1.0, 0, 1)
-@hypothesis.example([(np.full((6, 3), 1e-30, np.float32), np.full((6, 3), 1e38, np.float32))], 1.0, 0, 2)
-@hypothesis.example([(np.full((6, 3), 65536, np.int32), np.ones((6, 3), np.int32))], 1.0, 0, 1)
+@hypothesis.example([(np.full((3, 6), 1e-19, np.float32), np.full((3, 6), 1.8e19, np.float32))], 1.0, 0, 1)
+@hypothesis.example([(np.full((3, 6), 1e-30, np.float32), np.full((3, 6), 1e38, np.float32))], 1.0, 0, 2)
+@hypothesis.example([(np.full((3, 6), 65536, np.int32), np.ones((3, 6), np.int32))], 1.0, 0, 1)
 @hypothesis.given(layers, st.floats(0.01, 100.0), st.integers(0, 2), st.sampled_from([1, 2, 3]))
 def test_no_unit_moves_the_sum_by_more_than_the_clipping_norm(factors, clip, unit, each):
     units = 6 // each
@@ -131,7 +131,9 @@ def test_no_unit_moves_the_sum_by_more_than_the_clipping_norm(factors, clip, uni
     without = inside.copy()
     without[unit % units] = False
     with_unit, without_unit = (
-        clipped_sums([(jnp.asarray(a), jnp.asarray(d)) for a, d in factors], jnp.asarray(places), jnp.float32(clip))
+        clipped_sums(
+            [Layer(jnp.asarray(a), jnp.asarray(d)) for a, d in factors], jnp.asarray(places), jnp.float32(clip)
+        )
         for places in (inside, without)
     )
     moved = [
@@ -141,16 +143,21 @@ def test_no_unit_moves_the_sum_by_more_than_the_clipping_norm(factors, clip, uni
     assert total <= clip * (1 + 2e-6 * units)
 
 
-side_by_side = arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.just(6), st.integers(1, 3)), elements=anything)
+side_by_side = arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 3), st.just(6)), elements=anything)
 
 
 @hypothesis.settings(deadline=None, derandomize=True, max_examples=100)
-@hypothesis.example(np.full((3, 6, 2), 1e-19, np.float32), np.full((3, 6, 2), 1.8e19, np.float32), 1.0, 0, 1)
-@hypothesis.example(np.full((3, 6, 2), 5.0, np.float32), np.full((3, 6, 2), 7.0, np.float32), 1.0, 0, 2)
+@hypothesis.example(np.full((3, 2, 6), 1e-19, np.float32), np.full((3, 2, 6), 1.8e19, np.float32), 1.0, 0, 1)
+@hypothesis.example(np.full((3, 2, 6), 5.0, np.float32), np.full((3, 2, 6), 7.0, np.float32), 1.0, 0, 2)
 @hypothesis.given(side_by_side, side_by_side, st.floats(0.01, 100.0), st.integers(0, 2), st.sampled_from([1, 2, 3]))
 def test_no_unit_moves_the_sum_of_layers_side_by_side_by_more(a, delta, clip, unit, each):
     layers = min(len(a), len(delta))
-    pairs = [(jnp.asarray(a[:layers]), jnp.asarray(delta[:layers])), (jnp.asarray(a[0]), jnp.asarray(delta[0]))]
+    seen = np.arange(layers * a.shape[1]).reshape(layers, -1) % 3 < 2
+    pairs = [
+        Layer(jnp.asarray(a[:layers]), jnp.asarray(delta[:layers])),
+        Layer(jnp.asarray(a[0]), jnp.asarray(delta[0])),
+        Layer(jnp.asarray(a[0]), jnp.asarray(delta[:layers]), seen),
+    ]
     inside = np.ones((6 // each, each), dtype=bool)
     without = inside.copy()
     without[unit % len(inside)] = False
@@ -162,17 +169,34 @@ def test_no_unit_moves_the_sum_of_layers_side_by_side_by_more(a, delta, clip, un
 @pytest.mark.parametrize("clip", [0.5, 1e6])
 def test_layers_side_by_side_are_clipped_as_one_gradient(clip):
     draw = np.random.default_rng(0)
-    a, delta = draw.standard_normal((2, 3, 7, 4)), draw.standard_normal((2, 3, 7, 5))
-    each = np.einsum("xyri,xyro->rxyio", a, delta)
+    a, delta = draw.standard_normal((2, 3, 4, 7)), draw.standard_normal((2, 3, 5, 7))
+    each = np.einsum("xyir,xyor->rxyio", a, delta)
     norms = np.sqrt((each**2).sum(axis=(1, 2, 3, 4)))
     expected = np.einsum("r,rxyio->xyio", np.minimum(1, clip / norms), each)
-    [found] = clipped_sums([(jnp.asarray(a), jnp.asarray(delta))], jnp.ones((7, 1), bool), jnp.float32(clip))
+    [found] = clipped_sums([Layer(jnp.asarray(a), jnp.asarray(delta))], jnp.ones((7, 1), bool), jnp.float32(clip))
     assert found.shape == (2, 3, 4, 5) and np.allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("clip", [0.5, 1e6])
+def test_shared_inputs_are_as_good_as_each_layer_having_its_own(clip):
+    draw = np.random.default_rng(0)
+    a, delta, seen = draw.standard_normal((4, 7)), draw.standard_normal((3, 5, 7)), draw.random((3, 4)) < 0.6
+    own = jnp.asarray(np.where(seen[:, :, None], a, 0.0))
+    each = [Layer(jnp.asarray(a), jnp.asarray(delta), seen), Layer(own, jnp.asarray(delta))]
+    shared, apart = (clipped_sums([layer], jnp.ones((7, 1), bool), jnp.float32(clip))[0] for layer in each)
+    assert shared.shape == (3, 4, 5) and np.allclose(shared, apart, atol=1e-5)
+    assert (np.asarray(shared)[~seen] == 0).all()
+
+
+@pytest.mark.parametrize("seen", [np.ones((2, 1)), jnp.ones((2, 1), bool), np.ones((2, 2), bool)])
+def test_what_is_seen_must_be_known_beforehand(seen):
+    with pytest.raises(ValueError, match="NumPy array of truth values"):
+        clipped_sums([Layer(jnp.ones((1, 6)), jnp.ones((2, 1, 6)), seen)], jnp.ones((6, 1), bool), jnp.float32(1.0))
 
 
 def test_layers_side_by_side_that_do_not_match_are_refused():
     with pytest.raises(ValueError, match="equal axes"):
-        clipped_sums([(jnp.ones((2, 6, 1)), jnp.ones((1, 6, 1)))], jnp.ones((6, 1), bool), jnp.float32(1.0))
+        clipped_sums([Layer(jnp.ones((2, 1, 6)), jnp.ones((1, 1, 6)))], jnp.ones((6, 1), bool), jnp.float32(1.0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,8 +204,8 @@ class Twice(Regression):
     """The same regression in two layers side by side, the second of which sees half of the inputs."""
 
     def factors(self, state, rows):
-        [(a, delta)] = super().factors(state, rows)
-        return [(jnp.stack([a, a / 2]), jnp.stack([delta, delta]))]
+        [(a, delta, _)] = super().factors(state, rows)
+        return [Layer(jnp.stack([a, a / 2]), jnp.stack([delta, delta]))]
 
     def update(self, state, gradient, prepared):
         return {**state, "kept": gradient[0]}
@@ -214,13 +238,13 @@ def test_all_rows_of_a_unit_are_clipped_together():
 def test_in_a_large_batch_rounding_stays_within_the_margin():
     draw = np.random.default_rng(0)
     m = 40_000
-    a, delta = (jnp.asarray(draw.normal(3.0, 0.1, (m, 4)), jnp.float32) for _ in range(2))
+    a, delta = (jnp.asarray(draw.normal(3.0, 0.1, (4, m)), jnp.float32) for _ in range(2))
     clip = jnp.float32(1 - dpsgd.MARGIN - dpsgd.MARGIN_PER_UNIT * m)
     inside = np.ones((m, 1), dtype=bool)
-    whole = clipped_sums([(a, delta)], jnp.asarray(inside), clip)[0]
+    whole = clipped_sums([Layer(a, delta)], jnp.asarray(inside), clip)[0]
     for unit in range(20):
         inside[unit] = False
-        without = clipped_sums([(a, delta)], jnp.asarray(inside), clip)[0]
+        without = clipped_sums([Layer(a, delta)], jnp.asarray(inside), clip)[0]
         inside[unit] = True
         assert np.linalg.norm(np.asarray(whole, np.float64) - np.asarray(without, np.float64)) <= 1.0
 
@@ -230,8 +254,8 @@ class Mixing(Regression):
     """A network that looks at the whole batch, as batch normalisation does."""
 
     def factors(self, state, rows):
-        [(a, delta)] = super().factors(state, rows)
-        return [(a * jnp.sign(jnp.mean(rows)), delta)]
+        [(a, delta, _)] = super().factors(state, rows)
+        return [Layer(a * jnp.sign(jnp.mean(rows)), delta)]
 
 
 def test_a_network_cannot_let_one_row_move_the_others():
@@ -252,12 +276,40 @@ class Smuggling(Regression):
         return super().factors(state, rows)
 
     def update(self, state, gradient, prepared):
-        return {**super().update(state, gradient, prepared), "w": self.bag[-1][0, :3, None]}
+        return {**super().update(state, gradient, prepared), "w": self.bag[-1][:3, :1]}
 
 
 def test_a_network_cannot_carry_rows_out():
     with pytest.raises(jax.errors.UnexpectedTracerError):
         exact_run(table(), clip=1.0, loop=Smuggling())
+
+
+def test_a_lower_rate_than_was_paid_for_is_drawn_with():
+    columns = {name: np.repeat(column, 40) for name, column in table(50).items()}  # 2000 rows
+    high, low = (
+        dataclasses.replace(
+            job(columns, steps=40, rate=0.5, noise=1.0, epsilon=1e3, clip=1.0, capacity=2048), rate=rate
+        )
+        for rate in (1.0, 0.05)
+    )
+    sums = [np.linalg.norm(np.asarray(run([each])[0]["kept"]), axis=(1, 2)).mean() for each in (high, low)]
+    assert sums[1] / sums[0] == pytest.approx(0.1, rel=0.15)
+    assert high.ledger.left("steps") == low.ledger.left("steps")
+
+
+@pytest.mark.parametrize("noise", [0.7, 1.5, 4.0])
+def test_a_lower_rate_is_no_less_private(noise):
+    """Hockey-stick divergences of the two mixtures on a grid, both ways: never more for the lower rate."""
+    x = np.linspace(-12 * noise, 12 * noise + 1, 20_001)
+    plain, moved = (np.exp(-0.5 * ((x - at) / noise) ** 2) for at in (0.0, 1.0))
+    mixtures = [(1 - rate) * plain + rate * moved for rate in (0.3, 0.02)]
+    for epsilon in (0.0, 0.1, 0.5, 1.0):
+        for order in (1, -1):
+            above = [
+                np.maximum(first - np.exp(epsilon) * second, 0).sum()
+                for first, second in ((mixture, plain)[::order] for mixture in mixtures)
+            ]
+            assert above[1] <= above[0] + 1e-9
 
 
 def test_a_row_that_is_not_finite_counts_as_nothing():
@@ -441,7 +493,7 @@ class Sum:
         return jnp.zeros(1)
 
     def factors(self, state, rows):
-        return [(jnp.ones((rows.shape[0], 1)), 100.0 * rows)]
+        return [Layer(jnp.ones((1, rows.shape[1])), 100.0 * rows)]
 
     def update(self, state, gradient, prepared):
         return state + gradient[0][0, 0]

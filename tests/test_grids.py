@@ -39,6 +39,11 @@ def test_a_grid_is_the_product_of_its_lists():
     assert len({run.id for run in runs}) == len(runs)
 
 
+def test_two_data_sets_that_tables_could_not_tell_apart_are_refused():
+    with pytest.raises(GridError, match="two are called 'erdos-renyi, nonlinear'"):
+        grids.parse(GRID + '\n[[datasets]]\ngraph = "erdos-renyi"\nrows = 500\ncolumns = 4\n')
+
+
 def test_yardsticks_come_first_and_can_be_left_out():
     runs = grids.parse(GRID).runs()
     assert [run.label for run in runs[:6]] == ["real rows"] * 3 + ["shuffled rows"] * 3

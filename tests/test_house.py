@@ -22,6 +22,7 @@ BENCH = {
     "dpsgd",
     "randomness",
     "schema",
+    "strata",
 }
 # What each room may import. A bench is any module under synthesizers; `None` may import anything.
 PLAN: dict[str, set[str] | None] = {
@@ -41,9 +42,11 @@ PLAN: dict[str, set[str] | None] = {
     "budget": {"accounting", "notebooks"},
     "ledger_file": {"accounting", "budget", "files"},
     "mechanisms": {"accounting", "budget", "randomness"},
-    "dpsgd": {"accounting", "budget", "files", "mechanisms", "randomness"},
+    "apart": set(),
+    "strata": set(),
+    "dpsgd": {"accounting", "apart", "budget", "files", "mechanisms", "randomness"},
     "encoding": {"accounting", "schema", "table", "budget", "mechanisms", "distributions", "randomness"},
-    "bayesnet": {"encoding", "randomness", "schema"},
+    "bayesnet": {"encoding", "randomness", "schema", "strata"},
     "marginals": {"accounting", "budget", "encoding", "mechanisms", "randomness"},
     "pgm": {"bayesnet", "encoding", "marginals", "schema"},
     "datasets": {"files", "schema"},

@@ -16,6 +16,7 @@ from understudy.schema import Column, Schema, SchemaError
 from understudy.synthesizers.prada import density, likelihood_fits
 from understudy.synthesizers.prada.likelihood import Prada
 from understudy.synthesizers.prada.networks import Layout, categorical, numeric
+from understudy.synthesizers.prada.settings import drawn_rate, sampling_rate
 
 LAYOUT = Layout(
     (numeric("a"), categorical("b", 3), numeric("c", nullable=True), categorical("d", 2, nullable=True), numeric("e"))
@@ -33,7 +34,7 @@ def rows(n=40, seed=0):
             x[np.arange(n), at + block.number + state] = 1.0
         if block.number:
             x[:, at] = draw.standard_normal(n) * (state == 0 if block.states else 1)
-    return jnp.asarray(x)
+    return jnp.asarray(x.T)
 
 
 def params(seed=0, layout=LAYOUT, hidden=HIDDEN, components=COMPONENTS):
@@ -57,13 +58,14 @@ def test_factors_are_the_gradient_of_the_weighted_log_density():
     weights = jnp.linspace(0.5, 3.0, LAYOUT.columns)
 
     def loss(layers, row):
-        each = density.log_density({**made, **layers}, row[None], LAYOUT, COMPONENTS)
+        each = density.log_density({**made, **layers}, row[:, None], LAYOUT, COMPONENTS)
         return -jnp.sum(weights[:, None] * each)
 
-    each = jax.vmap(jax.grad(loss), in_axes=(None, 0))({k: made[k] for k in ("first", "second")}, x)
+    each = jax.vmap(jax.grad(loss), in_axes=(None, 1))({k: made[k] for k in ("first", "second")}, x)
     factors = density.factors(made, x, weights, LAYOUT, COMPONENTS)
-    for name, (a, delta) in zip(("first", "second"), factors, strict=True):
-        exact = np.einsum("dri,dro->rdio", a, delta)
+    for name, (a, delta, seen) in zip(("first", "second"), factors, strict=True):
+        own = a if seen is None else np.where(seen[:, :, None], a, 0.0)
+        exact = np.einsum("dir,dor->rdio", own, delta)
         expected = np.asarray(each[name])
         if name == "first":
             expected = expected * np.append(LAYOUT.earlier, np.ones((LAYOUT.columns, 1)), axis=1)[None, :, :, None]
@@ -74,7 +76,7 @@ def test_a_column_does_not_see_itself_or_later_ones():
     made, x = params(), rows()
     found = density.log_density(made, x, LAYOUT, COMPONENTS)
     moved = np.array(x)
-    moved[:, LAYOUT.owners == 4] += 1.0
+    moved[LAYOUT.owners == 4] += 1.0
     again = density.log_density(made, jnp.asarray(moved), LAYOUT, COMPONENTS)
     assert np.array_equal(found[:4], again[:4]) and not np.allclose(found[4], again[4])
 
@@ -85,11 +87,11 @@ def test_densities_of_a_number_integrate_to_one_and_of_states_sum_to_one():
     at = np.linspace(-12, 12, 4001)
     x = np.zeros((4001, layout.features), np.float32)
     x[:, 0], x[:, 1], x[:, 2] = 0.7, at, 1.0
-    number = np.exp(np.asarray(density.log_density(made, jnp.asarray(x), layout, COMPONENTS))[1])
+    number = np.exp(np.asarray(density.log_density(made, jnp.asarray(x.T), layout, COMPONENTS))[1])
     assert integrate.trapezoid(number, at) == pytest.approx(1.0, abs=1e-3)
     x = np.zeros((3, layout.features), np.float32)
     x[:, :2], x[np.arange(3), 2 + np.arange(3)] = 0.3, 1.0
-    states = np.exp(np.asarray(density.log_density(made, jnp.asarray(x), layout, COMPONENTS))[2])
+    states = np.exp(np.asarray(density.log_density(made, jnp.asarray(x.T), layout, COMPONENTS))[2])
     assert states.sum() == pytest.approx(1.0, abs=1e-5)
 
 
@@ -118,9 +120,24 @@ def test_the_start_is_the_gaussian_copula():
     start = likelihood_fits.start_from(correlation, np.zeros(4), np.ones(4), layout, noise=0.0)
     made = likelihood_fits.start_params(start, np.zeros((4, 1)), layout, 6, 1, np.random.default_rng(0))
     x = np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32)
-    found = np.asarray(density.log_density(made, jnp.asarray(x), layout, 1)).sum(axis=0)
+    found = np.asarray(density.log_density(made, jnp.asarray(x.T), layout, 1)).sum(axis=0)
     exact = stats.multivariate_normal.logpdf(x, np.zeros(4), correlation)  # pyright: ignore[reportArgumentType]
     assert np.allclose(found, exact, atol=1e-3)
+
+
+def test_the_start_of_an_accented_score_is_the_gaussian_copula_behind_it():
+    """With a = g(Z), moments of a and x are those of Z and x times the loading of a, and its own square is one."""
+    correlation, loading = gaussian_moments(), 0.6
+    layout = Layout(tuple(numeric(f"c{i}") for i in range(4)))
+    seen = correlation.copy()
+    seen[-1, :-1] *= loading
+    seen[:-1, -1] *= loading
+    loadings = np.array([1.0, 1.0, 1.0, loading])
+    accented = likelihood_fits.start_from(seen, np.zeros(4), np.ones(4), layout, noise=0.0, loadings=loadings)
+    plain = likelihood_fits.start_from(correlation, np.zeros(4), np.ones(4), layout, noise=0.0)
+    assert np.allclose(accented.weights[-1], loading * plain.weights[-1], atol=1e-9)
+    assert accented.left[-1] == pytest.approx(loading * plain.left[-1])
+    assert np.allclose(accented.weights[:-1], plain.weights[:-1])
 
 
 def test_influence_is_in_deviations_and_zero_without_weights():
@@ -133,7 +150,7 @@ def test_influence_is_in_deviations_and_zero_without_weights():
     )
     made = likelihood_fits.start_params(start, np.zeros((3, 1)), layout, 6, 1, np.random.default_rng(0))
     x = np.random.default_rng(1).standard_normal((8000, 3)) @ np.array([[1, 0.8, 0.24], [0, 0.6, 0.18], [0, 0, 0.9]])
-    found = np.asarray(density.influences(made, jnp.asarray(x, jnp.float32), jax.random.key(0), layout, 1))
+    found = np.asarray(density.influences(made, jnp.asarray(x.T, jnp.float32), jax.random.key(0), layout, 1))
     assert found[1, 0] == pytest.approx(0.8 / 0.6, abs=0.05) and found[2, 1] == pytest.approx(0.3 / 0.9, abs=0.05)
     assert np.abs(np.triu(found)).max() == 0 and found[2, 0] < 1e-3
 
@@ -168,6 +185,8 @@ def test_the_weakest_inputs_are_cut_up_to_a_share_of_the_nats():
     more = likelihood_fits.worth_keeping(influences, 0.5)
     assert more[3].tolist() == [True, False, False, False]  # 0.46 and 0.04 are half of it, 0.5 is not cut
     assert np.array_equal(likelihood_fits.worth_keeping(influences, 0.0), influences > 0)
+    counted_more = likelihood_fits.worth_keeping(influences, 0.05, np.array([1.0, 1.0, 8.0, 1.0]))
+    assert counted_more.tolist() == [[False] * 4, [False] * 4, [True, True, False, False], [True, False, True, False]]
 
 
 def test_the_target_is_generated_last_unless_the_schema_has_an_order():
@@ -239,7 +258,7 @@ def test_rows_of_zeros_are_an_absent_parent():
     first[4, :-1][LAYOUT.owners == 0] = 0.0
     x = np.array(rows())
     moved = x.copy()
-    moved[:, 0] += 2.0
+    moved[0] += 2.0
     one, two = (
         density.log_density({**made, "first": first}, jnp.asarray(z), LAYOUT, COMPONENTS)[4] for z in (x, moved)
     )
@@ -322,3 +341,12 @@ def test_a_method_without_densities_says_so():
     model = understudy.fit(mixed_table(100), MIXED, "independent", epsilon=1.0, seed=0)
     with pytest.raises(TypeError, match="log_density"):
         model.log_density(mixed_table(5))
+
+
+@pytest.mark.parametrize(
+    ("given", "rows", "expected"), [(None, 12_000, 0.08), (None, 1e6, 0.0016), (1_000_000, 1e6, 0.0008)]
+)
+def test_batches_stay_small_however_many_rows_there_turn_out_to_be(given, rows, expected):
+    schema = Schema(name="t", columns=(Column(name="a", kind="continuous", low=0.0, high=1.0),), rows=given)
+    assert drawn_rate(Prada(), schema, rows) == pytest.approx(expected)
+    assert drawn_rate(Prada(), schema, rows) <= sampling_rate(Prada(), schema)

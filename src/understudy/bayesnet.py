@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from understudy.encoding import Cells, Levels
 from understudy.randomness import Key
 from understudy.schema import Schema
+from understudy.strata import even_uniforms
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -92,7 +93,7 @@ class BayesNet:
         """Levels of n rows: a cell from its table, and a uniform place in the cell."""
         codes = self.sample_codes(n, key=key)
         return {
-            name: self.cells[name].level(codes[name], key.child(f"level {name}").numpy().random(n))
+            name: self.cells[name].level(codes[name], even_uniforms(codes[name], key.child(f"level {name}").numpy()))
             for name in self.cells
         }
 
@@ -145,14 +146,16 @@ class BayesNet:
 def draw_cells(probabilities: Floats, rows: Whole, draw: np.random.Generator) -> Whole:
     """One cell for each entry of `rows`, a row number of the flattened table: the inverse distribution function.
 
-    A binary search for all rows at once: log2(size) looks, memory of a few numbers a row.
+    Entries with the same row number share its cells out evenly: each has their distribution, and together they have it
+    to within a row or so (`strata`), so that chance adds little to the error of what is drawn. A binary search
+    for all at once: log2(size) looks, memory of a few numbers a row.
     """
     size = probabilities.shape[-1]
     width = 1 << (size - 1).bit_length()
     below = np.cumsum(probabilities.reshape(-1, size), axis=1)
     padded = np.full((len(below), width), np.inf)
     padded[:, :size] = below / below[:, -1:]
-    flat, uniform = padded.ravel(), draw.random(len(rows))
+    flat, uniform = padded.ravel(), even_uniforms(rows, draw)
     start = rows * width
     place = start.copy()
     half = width // 2

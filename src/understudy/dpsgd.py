@@ -12,8 +12,8 @@ where σ is the ledger's noise multiplier times the clipping norm C. A fresh bat
 
 The gradient of one row with respect to a dense layer is an outer product a ⊗ δ of the layer's input and of the
 derivative with respect to its output. A network hands over these two factors for each layer and row, never gradients;
-norms, clipping and the sum are made of the same factors here, and the hatch itself goes from row to row, so that none
-sees another. So the bound on what one unit can change holds whatever a network hands over, right or wrong.
+norms, clipping and the sum are made of the same factors here, and no row has a say in what a network makes of another
+(`apart`). So the bound on what one unit can change holds whatever a network hands over, right or wrong.
 
 Compiled programs are kept on disk, and a program tells the sizes of its arrays. So no array here is as long as the
 table: all have the length of a public capacity. A table that does not fit is trained on all the same, and nothing is
@@ -40,17 +40,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from understudy.apart import apart
 from understudy.budget import Item, Ledger
 from understudy.files import cache_folder
 from understudy.mechanisms import PrivateRows
 from understudy.randomness import Key
 
 Array = jax.Array
-Factors = Sequence[tuple[Array, Array]]
-"""For each dense layer its inputs (rows, in) and the derivatives by its outputs (rows, out).
-
-Many layers side by side are one pair with further axes in front: (..., rows, in) and (..., rows, out)."""
-
 MARGIN = 1e-5  # of the clipping norm, for rounding in float32; and for each unit of a batch
 MARGIN_PER_UNIT = 2.0**-22  # as much more: a sum of m terms of norm C has errors of about m C 2^-24
 LEAST_MARGIN = 0.5
@@ -59,6 +55,20 @@ CLIP_NORMS = (1e-6, 1e6)  # beyond them float32 loses the noise, or the sums
 OVERFLOW = 1e-20  # the chance that a batch does not fit into its place; then its last units are left out
 ROUNDS = 16  # in one call of the compiled loop; between two calls the progress is told
 MOST_DRAWN = 2**25  # numbers drawn for one call
+
+
+class Layer(NamedTuple):
+    """A dense layer's part in the gradient of every row, a ⊗ δ; rows are the last axis of both.
+
+    Attributes:
+        inputs: a, (in, rows); of many layers side by side (..., in, rows).
+        deltas: δ, the derivatives by the outputs, (out, rows) or (..., out, rows).
+        seen: Of layers side by side that share their inputs, (in, rows), which of them each one sees: (..., in).
+    """
+
+    inputs: Array
+    deltas: Array
+    seen: np.ndarray | None = None
 
 
 class Loop(Protocol):
@@ -77,8 +87,8 @@ class Loop(Protocol):
         """What the steps of a round need beforehand: arrays with one entry for each step."""
         ...
 
-    def factors(self, state: Any, rows: Array) -> Factors:
-        """The factors of every row's gradient."""
+    def factors(self, state: Any, rows: Array) -> Sequence[Layer]:
+        """The factors of every row's gradient; rows are the last axis, (columns, rows)."""
         ...
 
     def update(self, state: Any, gradient: Sequence[Array], prepared: Any) -> Any:
@@ -98,6 +108,9 @@ class Job:
         state: What the loop starts from.
         clip_norm: C, the most that one unit contributes to a sum, in L2 norm.
         capacity: Rows that arrays are made for; public, and best above the number of rows.
+        rate: The sampling rate to draw with, where it is below the one that is paid for. That is at least as private:
+            (1 - r) N(0, σ²) + r N(1, σ²) is a mixture of N(0, σ²) and of the same with q >= r in the place of r, and
+            mixing both of two distributions with a third brings them no farther apart.
     """
 
     rows: PrivateRows
@@ -106,11 +119,15 @@ class Job:
     state: Any
     clip_norm: float
     capacity: int
+    rate: float = 1.0
 
 
 def capacity_for(rows: float) -> int:
-    """Room for a number of rows that is public or was bought, and for as many more as it may be wrong by."""
-    return 2 ** math.ceil(math.log2(1.2 * max(rows, 1.0) + 200))
+    """Room for a number of rows that is public or was bought, and for as many more as it may be wrong by.
+
+    In steps of an eighth of an octave, so that tables of about the same size share their compiled programs.
+    """
+    return math.ceil(2 ** (math.ceil(8 * math.log2(1.1 * max(rows, 1.0) + 500)) / 8))
 
 
 @functools.cache
@@ -151,8 +168,10 @@ def train(
     keep_compiled()
     steps_per_round = loop.steps_per_round
     planned = [_checked(job, item, steps_per_round) for job in jobs]
-    capacity, rates = max(job.capacity for job in jobs), [entry.sampling_rate or 1.0 for entry in planned]
+    capacity = max(job.capacity for job in jobs)
+    rates = [min(entry.sampling_rate or 1.0, job.rate) for job, entry in zip(jobs, planned, strict=True)]
     margin = _margin(capacity, max(rates))
+    size = _noise_size(loop, jobs[0].state, len(columns))
     sigmas = [
         job.ledger.pay(item, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian")
         for job, entry in zip(jobs, planned, strict=True)
@@ -164,7 +183,6 @@ def train(
     state = jax.device_put(stack([job.state for job in jobs]))
     rows = jax.device_put(stack([(box.rows, box.units) for box in boxes]))
     clips = stack([np.float32(job.clip_norm * margin) for job in jobs])
-    size = _noise_size(loop, jobs[0].state, rows[0].shape[-1])
     rounds = _rounds_at_once(steps_per_round * (size + most * rows[1].shape[-1]) * len(jobs))
     key = _stacked_keys([_key(job, item) for job in jobs]) if many else _key(jobs[0], item)
     rate, sigma = stack([np.float64(rate) for rate in rates]), stack([np.float64(sigma) for sigma in sigmas])
@@ -380,7 +398,7 @@ def _round(loop: Loop, state: Any, rows: tuple[Array, Array], clip_norm: Array, 
 
     def step(state, inputs):
         members, inside, noise, prepared = inputs
-        exact_sums = clipped_sums(_factors(loop, state, exact[members.ravel()]), inside, clip_norm)
+        exact_sums = clipped_sums(_factors(loop, state, exact[members.ravel()].T), inside, clip_norm)
         ends = np.cumsum([layer.size for layer in exact_sums])[:-1].tolist()
         parts = zip(exact_sums, jnp.split(noise, ends), strict=True)
         noisy = [layer + part.reshape(layer.shape) for layer, part in parts]
@@ -391,20 +409,24 @@ def _round(loop: Loop, state: Any, rows: tuple[Array, Array], clip_norm: Array, 
     return loop.finish(state, for_end)
 
 
-def _factors(loop: Loop, state: Any, rows: Array) -> Factors:
+def _factors(loop: Loop, state: Any, rows: Array) -> list[Layer]:
     """The factors of every row, each made of that row alone: nothing passes from one to another, or out of here."""
+    seen: list[np.ndarray | None] = []
 
-    def one(row):
-        return [(a[..., 0, :], delta[..., 0, :]) for a, delta in loop.factors(state, row[None])]
+    def pairs(state, rows):
+        layers = loop.factors(state, rows)
+        seen[:] = [layer.seen for layer in layers]
+        return [factor for layer in layers for factor in (layer.inputs, layer.deltas)]
 
-    return jax.vmap(one, out_axes=-2)(rows)
+    made = apart(pairs, state, rows)
+    return [Layer(a, delta, mask) for a, delta, mask in zip(made[::2], made[1::2], seen, strict=True)]
 
 
 def _noise_size(loop: Loop, state: Any, width: int) -> int:
     """How many numbers a sum of gradients has."""
-    row = jax.ShapeDtypeStruct((1, width), jnp.float32)
-    pairs = jax.eval_shape(loop.factors, state, row)
-    return sum(math.prod(a.shape[:-2]) * a.shape[-1] * delta.shape[-1] for a, delta in pairs)
+    rows, inside = jax.ShapeDtypeStruct((width, 2), jnp.float32), jnp.ones((2, 1), bool)
+    sums = jax.eval_shape(lambda state, rows: clipped_sums(_factors(loop, state, rows), inside, 1.0), state, rows)
+    return sum(layer.size for layer in sums)
 
 
 def poisson_batch(key: Array, rate: Array, units: Array | int, most: int) -> tuple[Array, Array]:
@@ -420,7 +442,7 @@ def poisson_batch(key: Array, rate: Array, units: Array | int, most: int) -> tup
     return jnp.where(drawn, places, 0).astype(jnp.int32), drawn
 
 
-def clipped_sums(factors: Factors, inside: Array, clip_norm: Array) -> list[Array]:
+def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | float) -> list[Array]:
     """Σ_u c_u Σ_r a_r ⊗ δ_r for every layer, with c_u = min(1, C / Σ_r |g_r|) and |g_r|² = Σ_l |a_rl|² |δ_rl|².
 
     A row whose gradient is not finite counts as zero: an error would be a release. For layers side by side, a ⊗ δ is
@@ -428,32 +450,53 @@ def clipped_sums(factors: Factors, inside: Array, clip_norm: Array) -> list[Arra
 
     Args:
         inside: (units, rows of a unit): which places hold a row.
+
+    Returns:
+        For each layer (..., in, out).
     """
-    factors = [(_counted(a), _counted(delta)) for a, delta in factors]
-    squares = sum(_squares(a, delta) for a, delta in factors)
+    layers = [_checked_layer(layer) for layer in layers]
+    squares = sum(_squares(layer) for layer in layers)
     finite = jnp.isfinite(squares) & inside.ravel()
     norms = jnp.sqrt(jnp.where(finite, squares, 0.0)).reshape(inside.shape)
     of_unit = jnp.sum(norms, axis=1, keepdims=True)
     scale = jnp.minimum(1.0, clip_norm / jnp.maximum(of_unit, 1e-30))
-    weights = (jnp.broadcast_to(scale, inside.shape).ravel() * finite)[:, None].astype(jnp.float32)
+    weights = (jnp.broadcast_to(scale, inside.shape).ravel() * finite).astype(jnp.float32)
     sums = []
-    for a, delta in factors:
-        a, delta = (jnp.where(finite[:, None], factor, 0.0) for factor in (a, delta))
-        sums.append(_outer_sum(a * weights, delta))
+    for layer in layers:
+        a, delta = (jnp.where(finite, factor, 0.0) for factor in layer[:2])
+        a, delta = (a * weights, delta) if a.size < delta.size else (a, delta * weights)
+        sums.append(_outer_sum(a, delta, layer.seen))
     return sums
 
 
-def _squares(a: Array, delta: Array) -> Array:
+def _checked_layer(layer: Layer) -> Layer:
+    """A layer whose factors fit together, in float32, with entries that are zero or have squares that do not vanish."""
+    a, delta, seen = layer
+    axes = a.shape[:-2] if seen is None else np.shape(seen)[:-1]
+    if axes != delta.shape[:-2] or a.shape[-1] != delta.shape[-1]:
+        raise ValueError(f"factors: expected equal axes but for in and out, got {a.shape} and {delta.shape}.")
+    if seen is not None and (type(seen) is not np.ndarray or seen.dtype != bool or seen.shape[-1:] != a.shape[:-1]):
+        raise ValueError("factors, seen: expected a NumPy array of truth values, one for each input.")
+    return Layer(_counted(a), _counted(delta), seen)
+
+
+def _squares(layer: Layer) -> Array:
     """|a|² |δ|² of every row, summed over layers that are side by side."""
-    if a.shape[:-1] != delta.shape[:-1]:
-        raise ValueError(f"factors: expected equal axes before the last, got {a.shape} and {delta.shape}.")
-    products = jnp.sum(a**2, axis=-1) * jnp.sum(delta**2, axis=-1)
+    a, delta, seen = layer
+    if seen is None:
+        of_inputs = jnp.sum(a**2, axis=-2)
+    else:
+        of_inputs = jnp.matmul(seen.astype(np.float32), a**2, precision=jax.lax.Precision.HIGHEST)
+    products = of_inputs * jnp.sum(delta**2, axis=-2)
     return jnp.sum(products, axis=tuple(range(products.ndim - 1)))
 
 
-def _outer_sum(a: Array, delta: Array) -> Array:
+def _outer_sum(a: Array, delta: Array, seen: np.ndarray | None) -> Array:
     """Σ_r a_r ⊗ δ_r, (..., in, out)."""
-    return jnp.matmul(jnp.swapaxes(a, -1, -2), delta, precision=jax.lax.Precision.HIGHEST)
+    if seen is None:
+        return jnp.matmul(a, jnp.swapaxes(delta, -1, -2), precision=jax.lax.Precision.HIGHEST)
+    every = jnp.einsum("...or,ir->...io", delta, a, precision=jax.lax.Precision.HIGHEST)
+    return jnp.where(seen[..., None], every, 0.0)
 
 
 def _counted(factor: Array) -> Array:

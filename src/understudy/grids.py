@@ -170,6 +170,13 @@ class Grid:
     overrides: tuple[Mapping[str, Any], ...] = ()
     text: str = dataclasses.field(default="", repr=False)
 
+    def __post_init__(self):
+        names = [dataset.name for dataset in self.datasets]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise GridError(
+                f"datasets: two are called {twice!r}, and tables could not tell them apart. Make two grids."
+            )
+
     def runs(self) -> list[Run]:
         """Every run once, in the order of the grid; the yardsticks of a data set come before its fits."""
         found = {}

@@ -33,6 +33,7 @@ from understudy.encoding import Encoder, Feature, Levels, features, loading, sco
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
 from understudy.schema import Schema
+from understudy.strata import evened
 
 Floats = NDArray[np.float64]
 
@@ -189,7 +190,7 @@ class CopulaRecipe:
                 levels[feature.column] = level
         for name, rows in gone.items():
             levels[name][rows] = np.nan
-        return levels
+        return {name: evened(level, draw) for name, level in levels.items()}
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
         """Every earlier column: one correlation matrix joins them all."""

@@ -15,6 +15,7 @@ from understudy.encoding import Encoder, Levels
 from understudy.mechanisms import PrivateRows
 from understudy.randomness import Key
 from understudy.schema import Schema
+from understudy.strata import evened
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,8 @@ class IndependentRecipe:
         for name, missing in zip(self.columns, self.missing, strict=True):
             draw = key.child(name).numpy()
             level = draw.random(n)
-            levels[name] = np.where(draw.random(n) < missing, np.nan, level) if missing > 0 else level
+            level = np.where(draw.random(n) < missing, np.nan, level) if missing > 0 else level
+            levels[name] = evened(level, draw)
         return levels
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:

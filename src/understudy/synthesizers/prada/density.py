@@ -14,7 +14,9 @@ A number is a mixture of K normals about its linear output, in units of a fixed 
 and a state is drawn with probability softmax(l + o). A number that may be missing is first present or not, and then has
 its score. `scale_k` is held within `SCALES`, so that no density is ever large without bound.
 
-The one rule: a column reads an earlier one through its rows of `first_j` alone. Rows of zeros are an absent parent.
+The one rule: a column reads an earlier one through its rows of `first_j` alone. Rows of zeros are an absent parent, and
+what a column may not see has zeros from the start, so that all columns share one array of inputs. Rows of the table
+are the last axis of every array: (features, rows).
 
 Afterwards every column is *set straight* (`straighten`): in generation order, scores go through the monotone map that
 makes the generated ones standard normal, as real scores are, and states get constants that give them the shares that
@@ -35,6 +37,7 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp
 
+from understudy.dpsgd import Layer
 from understudy.synthesizers.prada.networks import CHUNK, Layout
 
 SCALES = (0.05, 3.0)
@@ -83,73 +86,88 @@ def _to_raw(log_scale: float) -> float:
 # The density --------------------------------------------------------------------------------------------------------
 
 
-def inputs(x: jax.Array, layout: Layout) -> jax.Array:
-    """a_j for every column: (columns, rows, features + 1)."""
-    seen = jnp.where(layout.earlier[:, None, :], x[None], 0.0)
-    return jnp.concatenate([seen, jnp.ones((layout.columns, x.shape[0], 1), x.dtype)], axis=2)
+def seen(layout: Layout) -> np.ndarray:
+    """Which inputs each column sees: the features of earlier columns, and the one: (columns, features + 1)."""
+    return np.concatenate([layout.earlier, np.ones((layout.columns, 1), bool)], axis=1)
 
 
-def factors(
-    params: Params, x: jax.Array, weights: jax.Array, layout: Layout, components: int
-) -> list[tuple[jax.Array, jax.Array]]:
+def factors(params: Params, x: jax.Array, weights: jax.Array, layout: Layout, components: int) -> list[Layer]:
     """For both layers, (a, δ) of every row: inputs, and derivatives of -Σ_j w_j log density by the pre-activations.
 
     The derivatives are those by something added to the pre-activations, at zero: exact, and no gradient of a row is
-    ever formed. Columns are layers side by side: (columns, rows, …).
+    ever formed. Columns are layers side by side, whose first ones share their inputs.
     """
-    a = inputs(x, layout)
-    first = a @ params["first"]
+    a = _with_one(x)
+    first = _first(params, a)
 
-    def loss(first, added):
+    def densities(first, added):
         b, linear = _bent(first, params["second"].shape[1] - 1)
-        second = b @ params["second"] + added
-        found = column_densities(linear, second, x, params["unit"], layout, components)
-        return -jnp.sum(weights[:, None] * found), b
+        return column_densities(linear, _second(params, b) + added, x, params["unit"], layout, components), b
 
-    nothing = jnp.zeros((*first.shape[:2], params["second"].shape[2]), first.dtype)
-    (of_first, of_second), b = jax.grad(loss, argnums=(0, 1), has_aux=True)(first, nothing)
-    return [(a, of_first), (b, of_second)]
+    nothing = jnp.zeros((layout.columns, params["second"].shape[2], x.shape[1]), x.dtype)
+    found, pull_back, b = jax.vjp(densities, first, nothing, has_aux=True)
+    of_first, of_second = pull_back(jnp.broadcast_to(-weights[:, None], found.shape))
+    return [Layer(a, of_first, seen(layout)), Layer(b, of_second)]
+
+
+def _with_one(x: jax.Array) -> jax.Array:
+    """Arrays of (..., features, rows) with a one below the features."""
+    return jnp.concatenate([x, jnp.ones((*x.shape[:-2], 1, x.shape[-1]), x.dtype)], axis=-2)
+
+
+def _first(params: Params, a: jax.Array) -> jax.Array:
+    """What the first layers make of (features + 1, rows): (columns, hidden and linear outputs, rows)."""
+    return jnp.einsum("dfo,fr->dor", params["first"], a)
+
+
+def _second(params: Params, b: jax.Array) -> jax.Array:
+    """What the second layers make of (columns, hidden + 1, rows): (columns, outputs, rows)."""
+    return jnp.einsum("dho,dhr->dor", params["second"], b)
 
 
 def _bent(first: jax.Array, hidden: int) -> tuple[jax.Array, jax.Array]:
     """What the second layer sees, [tanh h, 1], and the linear outputs."""
-    ones = jnp.ones((*first.shape[:-1], 1), first.dtype)
-    return jnp.concatenate([jnp.tanh(first[..., :hidden]), ones], axis=-1), first[..., hidden:]
+    return _with_one(jnp.tanh(first[:, :hidden])), first[:, hidden:]
 
 
 def log_density(params: Params, x: jax.Array, layout: Layout, components: int) -> jax.Array:
-    """The log density of every column of every row, given the earlier ones: (columns, rows)."""
-    b, linear = _bent(inputs(x, layout) @ params["first"], params["second"].shape[1] - 1)
-    return column_densities(linear, b @ params["second"], x, params["unit"], layout, components)
+    """The log density of every column of every row, given the earlier ones: (features, rows) to (columns, rows)."""
+    return _density_of(params, x, x, layout, components)
+
+
+def _density_of(params: Params, x: jax.Array, given: jax.Array, layout: Layout, components: int) -> jax.Array:
+    """The log density of every column of x, given the earlier ones of other rows."""
+    b, linear = _bent(_first(params, _with_one(given)), params["second"].shape[1] - 1)
+    return column_densities(linear, _second(params, b), x, params["unit"], layout, components)
 
 
 def column_densities(
     linear: jax.Array, second: jax.Array, x: jax.Array, unit: jax.Array, layout: Layout, components: int
 ) -> jax.Array:
-    """log p(x_j | earlier) from what the layers make: (columns, rows, …) to (columns, rows)."""
-    block = x.T[_places(layout)]  # (columns, width, rows)
-    total = jnp.zeros((layout.columns, x.shape[0]), x.dtype)
+    """log p(x_j | earlier) from what the layers make: (columns, …, rows) to (columns, rows)."""
+    block = x[_places(layout)]  # (columns, width, rows)
+    total = jnp.zeros((layout.columns, x.shape[1]), x.dtype)
     if layout.has_number.any():
-        shift, log_scale, log_weight = _mixture(second[..., : 3 * components], components)
-        z = (block[:, 0] / unit[:, None])[..., None] - linear[..., :1] - shift
+        shift, log_scale, log_weight = _mixture(second[:, : 3 * components], components)
+        z = (block[:, 0] / unit[:, None] - linear[:, 0])[:, None] - shift
         each = log_weight - log_scale - 0.5 * (z * jnp.exp(-log_scale)) ** 2
-        density = logsumexp(each, axis=-1) - 0.5 * math.log(2 * math.pi) - jnp.log(unit)[:, None]
+        density = logsumexp(each, axis=1) - 0.5 * math.log(2 * math.pi) - jnp.log(unit)[:, None]
         maybe = (layout.has_number & layout.has_states)[:, None]
         present = jnp.where(maybe, block[:, min(1, layout.width - 1)], 1.0)
         total += jnp.where(layout.has_number[:, None], present * density, 0.0)
     if layout.has_states.any():
-        is_state = layout.is_state[:, None, :]
-        logits = jnp.where(is_state, linear + second[..., -layout.width :], NEVER)
-        chosen = jnp.where(is_state, jnp.swapaxes(block, 1, 2), 0.0)
-        total += jnp.sum(chosen * jax.nn.log_softmax(logits, axis=-1), axis=-1)
+        is_state = layout.is_state[:, :, None]
+        logits = jnp.where(is_state, linear + second[:, -layout.width :], NEVER)
+        chosen = jnp.where(is_state, block, 0.0)
+        total += jnp.sum(chosen * jax.nn.log_softmax(logits, axis=1), axis=1)
     return total
 
 
 def _mixture(raw: jax.Array, components: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Shifts, log scales and log weights from the second layer's outputs, along the last axis."""
-    shift, log_scale, weight = (raw[..., i * components : (i + 1) * components] for i in range(3))
+    """Shifts, log scales and log weights from the second layer's outputs, (..., outputs, rows)."""
+    shift, log_scale, weight = (raw[..., i * components : (i + 1) * components, :] for i in range(3))
     log_scale = _MIDDLE + _HALF * jnp.tanh((log_scale - _MIDDLE) / _HALF)
-    return shift, log_scale, jax.nn.log_softmax(weight, axis=-1)
+    return shift, log_scale, jax.nn.log_softmax(weight, axis=-2)
 
 
 @functools.partial(jax.jit, static_argnames=("layout", "components"))
@@ -160,14 +178,14 @@ def influences(params: Params, x: jax.Array, key: jax.Array, layout: Layout, com
     through all its layers. For x_j ~ N(w x_k, s²) it is (w / s)², so that the root is in deviations of what is left.
 
     Args:
-        x: Rows to measure on; generated ones.
+        x: Rows to measure on, (features, rows); generated ones.
     """
     before = jnp.mean(log_density(params, x, layout, components), axis=1)
 
     def without(k, key):
-        other = jnp.where(jnp.asarray(layout.owners) == k, x[jax.random.permutation(key, x.shape[0])], x)
-        b, linear = _bent(inputs(other, layout) @ params["first"], params["second"].shape[1] - 1)
-        found = column_densities(linear, b @ params["second"], x, params["unit"], layout, components)
+        shuffled = x[:, jax.random.permutation(key, x.shape[1])]
+        given = jnp.where((jnp.asarray(layout.owners) == k)[:, None], shuffled, x)
+        found = _density_of(params, x, given, layout, components)
         return jnp.where(jnp.arange(layout.columns) > k, before - jnp.mean(found, axis=1), 0.0)
 
     _, lost = lax.scan(
@@ -188,7 +206,7 @@ def _column(column: Params, x: jax.Array, key: jax.Array, layout: Layout, compon
     for_component, for_score, for_state = jax.random.split(key, 3)
     score = jnp.zeros(n, x.dtype)
     if layout.has_number.any():
-        shift, log_scale, log_weight = (part.T for part in _mixture(second[: 3 * components].T, components))
+        shift, log_scale, log_weight = _mixture(second[: 3 * components], components)
         if components > 1:
             level = jax.random.uniform(for_component, (n,))
             chosen = jnp.sum(jnp.cumsum(jnp.exp(log_weight), axis=0)[:-1] < level, axis=0)
@@ -319,20 +337,21 @@ def straight_log_density(params: Mapping[str, Any], x: np.ndarray, layout: Layou
     A score y comes from z = g⁻¹(y) through the map g that sets its column straight: log p(y) = log p(z) + log dz/dy.
     """
     params = {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
-    done = [_density_chunk(params, jnp.asarray(x[i : i + CHUNK]), layout, components) for i in range(0, len(x), CHUNK)]
+    done = [
+        _density_chunk(params, jnp.asarray(x[i : i + CHUNK].T), layout, components) for i in range(0, len(x), CHUNK)
+    ]
     return np.concatenate([np.asarray(part, np.float64) for part in done]) if done else np.zeros(0)
 
 
 @functools.partial(jax.jit, static_argnames=("layout", "components"))
 def _density_chunk(params: Params, x: jax.Array, layout: Layout, components: int) -> jax.Array:
-    b, linear = _bent(inputs(x, layout) @ params["first"], params["second"].shape[1] - 1)
-    scores, to = x[:, layout.starts], jnp.asarray(quantiles())
-    back = jax.vmap(lambda y, knots: _interpolate(y, to, knots), in_axes=(1, 0), out_axes=1)(scores, params["knots"])
+    scores, to = x[layout.starts], jnp.asarray(quantiles())  # (columns, rows)
+    back = jax.vmap(lambda y, knots: _interpolate(y, to, knots))(scores, params["knots"])
     slopes = jnp.diff(params["knots"], axis=1) / jnp.diff(to)  # (columns, knots - 1)
     piece = jnp.clip(jnp.searchsorted(to, scores) - 1, 0, len(to) - 2)
-    slope = jnp.where((scores < to[0]) | (scores > to[-1]), 1.0, slopes[jnp.arange(layout.columns), piece])
-    present = jnp.where(layout.has_states, x[:, jnp.minimum(layout.starts + 1, layout.features - 1)], 1.0)
-    is_number = jnp.asarray(layout.has_number)
-    moved = x.at[:, layout.starts].set(jnp.where(is_number, back, scores))
-    found = column_densities(linear, b @ params["second"], moved, params["unit"], layout, components)
-    return jnp.sum(found, axis=0) + jnp.sum(jnp.where(is_number, present * jnp.log(slope), 0.0), axis=1)
+    slope = jnp.where((scores < to[0]) | (scores > to[-1]), 1.0, jnp.take_along_axis(slopes, piece, axis=1))
+    has_states, is_number = (jnp.asarray(each)[:, None] for each in (layout.has_states, layout.has_number))
+    present = jnp.where(has_states, x[jnp.minimum(layout.starts + 1, layout.features - 1)], 1.0)
+    moved = x.at[layout.starts].set(jnp.where(is_number, back, scores))
+    found = _density_of(params, moved, x, layout, components)
+    return jnp.sum(found + jnp.where(is_number, present * jnp.log(slope), 0.0), axis=0)

@@ -21,7 +21,7 @@ from understudy.synthesizers.prada import networks, structure
 from understudy.synthesizers.prada.dpgan import DPGANRecipe
 from understudy.synthesizers.prada.networks import Block, Layout
 from understudy.synthesizers.prada.recipe import PradaRecipe, category_ends
-from understudy.synthesizers.prada.settings import sampling_rate
+from understudy.synthesizers.prada.settings import drawn_rate
 from understudy.synthesizers.prada.training import Adversarial, Sequential
 from understudy.synthesizers.prada.unstructured import Unstructured
 
@@ -183,12 +183,13 @@ def job_of(
     """The training of a loop from random weights."""
     features = loop.generator.layout.features
     rounds = method.critic_steps // loop.steps_per_round
+    rate = drawn_rate(method, encoder.schema, encoder.rows)
     numbers = {
         "critic_rate": method.critic_rate,
         "generator_rate": method.generator_rate,
         "clip_norm": method.clip_norm,
         "limit": method.clamp,
-        "batch": sampling_rate(method, encoder.schema) * max(encoder.rows, 1.0),
+        "batch": rate * max(encoder.rows, 1.0),
         "rounds": rounds,
         "average": method.average,
     }
@@ -196,7 +197,7 @@ def job_of(
     widths = method.critic_widths or networks.default_widths(features)
     state = loop.start(key.child("weights").numpy(), widths, settings)
     capacity = capacity_for(encoder.rows)
-    return Job(rows=rows, ledger=ledger, key=key, state=state, clip_norm=method.clip_norm, capacity=capacity)
+    return Job(rows=rows, ledger=ledger, key=key, state=state, clip_norm=method.clip_norm, capacity=capacity, rate=rate)
 
 
 def run_together(fits: Sequence[Any], item: str, what: str) -> list[Mapping[str, Any]]:

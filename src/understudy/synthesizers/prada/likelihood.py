@@ -64,7 +64,7 @@ class Prada:
     steps: int = 2000
     batch_size: int = 800
     clip_norm: float = 0.5
-    rate: float = 0.008
+    rate: float = 0.016
     hidden: int | None = None
     components: int | None = None
     penalty: float = 0.1

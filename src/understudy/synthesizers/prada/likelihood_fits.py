@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.budget import Ledger
-from understudy.dpsgd import Job, capacity_for
+from understudy.dpsgd import Job, Layer, capacity_for
 from understudy.encoding import Encoder, signal_rows, signals, target_accents
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
@@ -28,7 +28,7 @@ from understudy.synthesizers.prada.fits import Request, block_of, run_together
 from understudy.synthesizers.prada.likelihood import STEPS_PER_ROUND
 from understudy.synthesizers.prada.networks import Layout
 from understudy.synthesizers.prada.recipe import DensityRecipe, category_ends
-from understudy.synthesizers.prada.settings import sampling_rate
+from understudy.synthesizers.prada.settings import drawn_rate
 
 Floats = NDArray[np.float64]
 
@@ -95,17 +95,24 @@ def facts(encoder: Encoder, layout: Layout) -> tuple[Floats, Floats, Floats]:
     return np.array(means), np.array(variances), shares
 
 
-def start_from(moments: Floats, means: Floats, variances: Floats, layout: Layout, *, noise: float) -> Start:
+def start_from(
+    moments: Floats, means: Floats, variances: Floats, layout: Layout, *, noise: float, loadings: Floats | float = 1.0
+) -> Start:
     """Linear predictions from noisy second moments, Σ x xᵀ / rows of clipped signals.
 
     The measured diagonal undoes what clipping took from each signal; the known means are taken away; the matrix of
     correlations is mended and each feature is regressed on those of earlier columns.
+
+    Args:
+        loadings: Of accented scores, E[a Z] with Z the normal score behind: correlations are those of Z, as a normal
+            copula has them, and predictions and what they leave are in units of a = loading · Z.
     """
     squares = variances + means**2
     kept = np.sqrt(np.clip(np.diag(moments) / squares, 0.3, 1.2))
     covariance = moments / np.outer(kept, kept) - np.outer(means, means)
     deviations = np.sqrt(variances)
-    correlation = np.clip(covariance / np.outer(deviations, deviations), -0.99, 0.99)
+    spread = deviations * loadings
+    correlation = np.clip(covariance / np.outer(spread, spread), -0.99, 0.99)
     smallest = min(max(SMALLEST, SMALLEST_OF_NOISE * 2 * noise * math.sqrt(len(means))), 0.9)
     correlation = mended(correlation, smallest)
     weights, left = np.zeros_like(correlation), np.ones(len(means))
@@ -113,8 +120,8 @@ def start_from(moments: Floats, means: Floats, variances: Floats, layout: Layout
         own, earlier = np.flatnonzero(layout.owners == j), np.flatnonzero(layout.owners < j)
         b = np.linalg.solve(correlation[np.ix_(earlier, earlier)], correlation[np.ix_(earlier, own)])
         left[own] = 1.0 - np.sum(b * correlation[np.ix_(earlier, own)], axis=0)
-        weights[np.ix_(own, earlier)] = b.T * deviations[own][:, None] / deviations[earlier]
-    left = np.sqrt(np.clip(left, LEAST_UNIT**2, 1.0)) * deviations
+        weights[np.ix_(own, earlier)] = b.T * spread[own][:, None] / spread[earlier]
+    left = np.sqrt(np.clip(left, LEAST_UNIT**2, 1.0)) * spread
     return Start(weights=weights, means=means, left=left, noise=noise)
 
 
@@ -221,7 +228,7 @@ class Likelihood:
     def prepare(self, state: dict[str, Any], key: jax.Array) -> jax.Array:
         return jnp.zeros(self.steps_per_round)
 
-    def factors(self, state: dict[str, Any], rows: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
+    def factors(self, state: dict[str, Any], rows: jax.Array) -> list[Layer]:
         params = {**state["params"], "unit": state["unit"]}
         return density.factors(params, rows, state["settings"]["weights"], self.layout, self.components)
 
@@ -229,9 +236,9 @@ class Likelihood:
         """One step of Adam, m / (√v + ε) with running means m and v, and of the mean over the last steps."""
         settings, (b1, b2) = state["settings"], DECAYS
         step = state["step"] + 1
-        seen = jnp.asarray(np.concatenate([self.layout.earlier, np.ones((self.layout.columns, 1), bool)], axis=1))
+        seen = density.seen(self.layout)[:, :, None]  # the noise is everywhere
         slope = {
-            "first": jnp.where(seen[:, :, None], gradient[0], 0.0) / settings["batch"],
+            "first": jnp.where(seen, gradient[0], 0.0) / settings["batch"],
             "second": gradient[1] / settings["batch"],
         }
         slow = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state["slow"], slope)
@@ -267,14 +274,17 @@ def order_of(method: Any, schema: Schema) -> tuple[str, ...]:
     return (*(name for name in schema.names if name != schema.target), schema.target)
 
 
-def noise_of_training(ledger: Ledger, rows: float) -> float:
+def noise_of_training(ledger: Ledger, rate: float, rows: float) -> float:
     """The noise in one coordinate of the mean gradient over a whole training, in units of the clipping norm.
 
     All steps together are about as private, and as exact, as one Gaussian release of
     μ = q √(T (exp(1 / σ²) - 1)) over all rows: its noise is 1 / μ on a sum, and 1 / (μ n) on a mean.
+
+    Args:
+        rate: q, that rows are drawn with.
     """
     item, sigma = ledger.item("gradients"), ledger.noise("gradients")
-    mu = (item.sampling_rate or 1.0) * math.sqrt(item.times * math.expm1(min(1 / sigma**2, 500.0)))
+    mu = rate * math.sqrt(item.times * math.expm1(min(1 / sigma**2, 500.0)))
     return 1.0 / (min(mu, 1e6) * max(rows, 1.0))
 
 
@@ -332,8 +342,12 @@ class _Fit:
         locked = signal_rows(rows, encoder, wanted, key=key, accents=accents)
         means, variances, shares = facts(encoder, layout)
         far = sum(accent.farthest**2 for accent in accents.values())
-        start = _bought_start(locked, columns, encoder, layout, means, variances, far, ledger, key)
-        noise = noise_of_training(ledger, encoder.rows)
+        loadings = np.array(
+            [accents[s.column].loading if s.column in accents and s.state is None else 1.0 for s in wanted]
+        )
+        start = _bought_start(locked, columns, encoder, layout, means, variances, far, loadings, ledger, key)
+        rate = drawn_rate(method, encoder.schema, encoder.rows)
+        noise = noise_of_training(ledger, rate, encoder.rows)
         hidden, components = capacity(noise, layout)
         hidden, components = method.hidden or hidden, method.components or components
         per_round = min(STEPS_PER_ROUND, method.steps)
@@ -342,7 +356,7 @@ class _Fit:
         settings = {
             "rate": rate_for(method.rate, noise, layout),
             "penalty": penalties(method.penalty, start, encoder.rows, noise, layout, hidden),
-            "batch": sampling_rate(method, encoder.schema) * max(encoder.rows, 1.0),
+            "batch": rate * max(encoder.rows, 1.0),
             "steps": method.steps,
             "average": method.average,
             "weights": [method.emphasis if name == encoder.schema.target else 1.0 for name in order],
@@ -354,6 +368,7 @@ class _Fit:
             state=loop.begin(params, settings),
             clip_norm=method.clip_norm,
             capacity=capacity_for(encoder.rows),
+            rate=rate,
         )
         return cls(method=method, encoder=encoder, loop=loop, start=start, job=job, columns=columns)
 
@@ -366,9 +381,9 @@ class _Fit:
         last = jnp.asarray(shares, jnp.float32), jnp.float32(limit), keys[0], layout, components, STRAIGHT_ROWS
         made = density.straighten(params, *last)
         rows = density.sample(made, layout, components, limit, keys[1], INFLUENCE_ROWS)
-        norms = np.asarray(density.influences(made, jnp.asarray(rows), keys[1], layout, components))
+        norms = np.asarray(density.influences(made, jnp.asarray(rows.T), keys[1], layout, components))
         norms = np.where(np.isfinite(norms) & _felt(params["first"], layout), norms, 0.0)
-        pairs = worth_keeping(norms, self.method.threshold)
+        pairs = worth_keeping(norms, self.method.threshold, np.asarray(state["settings"]["weights"]))
         if self.method.threshold > 0:
             params = {**params, "first": without(params["first"], pairs, means, layout)}
             made = density.straighten(params, *last)
@@ -384,16 +399,17 @@ class _Fit:
         )
 
 
-def worth_keeping(influences: NDArray, share: float) -> NDArray[np.bool_]:
+def worth_keeping(influences: NDArray, share: float, weights: NDArray | float = 1.0) -> NDArray[np.bool_]:
     """Which pairs stay: of every column, all but the weakest inputs that hold a `share` of its nats between them.
 
     What a column takes from its inputs is Σ influence², in nats. The weakest are cut one after the other, as long
-    as all that are cut held no more than the share of it, or `FEW_NATS`. With a share of 0 every input stays.
+    as all that are cut held no more than the share of it, or `FEW_NATS`; of a column whose nats count w times, the w-th
+    part of that. With a share of 0 every input stays.
     """
     nats = np.asarray(influences, np.float64) ** 2
     order = np.argsort(nats, axis=1, kind="stable")
     held = np.cumsum(np.take_along_axis(nats, order, axis=1), axis=1)
-    most = np.maximum(share * held[:, -1:], FEW_NATS) if share > 0 else 0.0
+    most = np.maximum(share * held[:, -1:], FEW_NATS) / np.reshape(weights, (-1, 1)) if share > 0 else 0.0
     kept = np.zeros(nats.shape, bool)
     np.put_along_axis(kept, order, held > most, axis=1)
     return kept & (nats > 0)
@@ -428,6 +444,7 @@ def _bought_start(
     means: Floats,
     variances: Floats,
     far: float,
+    loadings: Floats,
     ledger: Ledger,
     key: Key,
 ) -> Start:
@@ -455,4 +472,4 @@ def _bought_start(
     )
     total = max(encoder.rows, 1.0)
     noise = multiplier * clip_squared / math.sqrt(2) / total
-    return start_from(moments / total, means, variances, layout, noise=noise)
+    return start_from(moments / total, means, variances, layout, noise=noise, loadings=loadings)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from understudy.encoding import Encoder, Given, Levels, states
 from understudy.randomness import Key
 from understudy.schema import Schema
+from understudy.strata import evened
 
 if TYPE_CHECKING:
     from understudy.synthesizers.prada.networks import Layout
@@ -185,7 +186,10 @@ class DensityRecipe(SequentialRecipe):
         from understudy.synthesizers.prada import density
 
         made = density.sample(self.params, self.layout, self.components, self.limit, key.jax(), n)
-        return to_levels(made, self.layout, self.ends)
+        levels = to_levels(made, self.layout, self.ends)
+        numbers = {block.name for block in self.layout.blocks if block.number} - self.ends.keys()
+        draw = key.child("even").numpy()
+        return {name: evened(level, draw) if name in numbers else level for name, level in levels.items()}
 
     def log_density(
         self, encoder: Encoder, columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]

@@ -12,11 +12,22 @@ from understudy.schema import Schema
 
 ROWS = 10_000
 """Taken for the number of rows where the schema does not give it: the sampling rate must be public."""
+LARGEST_BATCH = 2.0
+"""Of the wanted batch size, however many rows there turn out to be."""
 
 
 def sampling_rate(method: Any, schema: Schema) -> float:
     """The chance that a row is drawn into a batch, a function of public facts."""
     return min(1.0, method.batch_size / (schema.rows or ROWS))
+
+
+def drawn_rate(method: Any, schema: Schema, rows: float) -> float:
+    """The chance that a row is drawn with, once their number is known: batches of twice the wanted size at most.
+
+    It is never above the rate that was paid for. A schema that does not give the number of rows pays for the rate of a
+    small table; a large one is then trained on in batches that end within the day, at more noise than need be.
+    """
+    return min(sampling_rate(method, schema), LARGEST_BATCH * method.batch_size / max(rows, 1.0))
 
 
 def check_training(method: Any) -> None:

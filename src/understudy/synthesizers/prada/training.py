@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from understudy.dpsgd import clipped_sums
+from understudy.dpsgd import Layer, clipped_sums
 from understudy.synthesizers.prada import networks, structure
 from understudy.synthesizers.prada.networks import Layout, Params
 
@@ -167,17 +167,17 @@ class Adversarial:
             prepared["points"] = networks.penalty_points(for_points, fakes)
         return jax.tree.map(lambda x: x.reshape(self.steps_per_round, self.fakes, -1), prepared)
 
-    def factors(self, state: dict[str, Any], rows: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
+    def factors(self, state: dict[str, Any], rows: jax.Array) -> list[Layer]:
         """Of the critic at every row, with a one beside the inputs for the bias."""
-        ones = jnp.ones((rows.shape[0], 1), rows.dtype)
-        found = networks.critic_factors(state["critic"], rows, slope=self.slope)
-        return [(jnp.concatenate([a, ones], axis=1), delta) for a, delta in found]
+        ones = jnp.ones((1, rows.shape[1]), rows.dtype)
+        found = networks.critic_factors(state["critic"], rows.T, slope=self.slope)
+        return [Layer(jnp.concatenate([a.T, ones]), delta.T) for a, delta in found]
 
     def update(self, state: dict[str, Any], gradient: Sequence[jax.Array], prepared: Any) -> dict[str, Any]:
         """One step of the critic, given the noisy sum over real rows."""
         settings, fakes = state["settings"], prepared["fakes"]
         inside = jnp.ones((self.fakes, 1), bool)
-        made = clipped_sums(self.factors(state, fakes), inside, settings["clip_norm"])
+        made = clipped_sums(self.factors(state, fakes.T), inside, settings["clip_norm"])
         down = [of_fakes / self.fakes - real / settings["batch"] for of_fakes, real in zip(made, gradient, strict=True)]
         descent: Any = tuple({"weight": layer[:-1], "bias": layer[-1]} for layer in down)
         if self.penalised:

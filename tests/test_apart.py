@@ -1,0 +1,164 @@
+"""Rows kept apart: what may mix them is found, whatever it is called, and never sees two at once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from understudy.apart import RowsMixed, apart, proved
+from understudy.synthesizers.prada import density, networks
+from understudy.synthesizers.prada.networks import Layout, categorical, numeric
+
+STATE = {"w": np.arange(12, dtype=np.float32).reshape(3, 4) / 10, "b": np.ones(4, np.float32)}
+ROWS = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+
+
+def dense(state, rows):
+    return [jnp.tanh(state["w"].T @ rows + state["b"][:, None])]
+
+
+def gradient(state, rows):
+    _, pull_back = jax.vjp(lambda x: dense(state, x)[0], rows)
+    return pull_back(jnp.ones((4, rows.shape[1])))
+
+
+def side_by_side(state, rows):
+    every = jnp.einsum("dfo,fr->dor", jnp.stack([state["w"], -state["w"]]), rows)
+    return [jnp.einsum("dor,dor->dr", every, every), every]
+
+
+def looked_up(state, rows):
+    return [rows[jnp.array([[2, 0], [1, 1]])], rows[::2], jnp.take(rows, 1, axis=0)[None]]
+
+
+def normalised(state, rows):
+    return [jax.nn.log_softmax(rows, axis=0), jax.scipy.special.logsumexp(rows, axis=0, keepdims=True)]
+
+
+def one_by_one(state, rows):
+    return [jax.vmap(lambda row: jnp.sort(row), in_axes=1, out_axes=1)(jnp.maximum(rows, 0.0))]
+
+
+def turned(state, rows):
+    folded = jnp.broadcast_to(rows.T[:, :, None], (rows.shape[1], 3, 2)).reshape(rows.shape[1], 6)
+    return [
+        folded.T,
+        jnp.stack([rows, rows + 1]),
+        jnp.stack([rows, -rows], axis=2)[..., 1],
+        jnp.concatenate([rows, jnp.ones((1, rows.shape[1]))]),
+        jnp.squeeze(rows[:1], 0),
+    ]
+
+
+def constant(state, rows):
+    return [jnp.ones((1, rows.shape[1]))]
+
+
+@pytest.mark.parametrize("network", [dense, gradient, side_by_side, looked_up, normalised, turned, constant])
+def test_what_keeps_rows_apart_runs_and_gives_each_row_what_it_gets_alone(network):
+    proved(network, STATE, jnp.asarray(ROWS))
+    together = apart(network, STATE, jnp.asarray(ROWS))
+    for made, plain in zip(together, network(STATE, jnp.asarray(ROWS)), strict=True):
+        assert np.allclose(made, plain, atol=1e-6)
+    for row in range(ROWS.shape[1]):
+        alone = apart(network, STATE, jnp.asarray(ROWS[:, [row]]))
+        for made, single in zip(together, alone, strict=True):
+            assert np.allclose(np.asarray(made)[..., row], np.asarray(single)[..., 0], atol=1e-6)
+
+
+MIXING = {
+    "mean": lambda rows: rows - jnp.mean(rows),
+    "mean of rows": lambda rows: rows - jnp.mean(rows, axis=1, keepdims=True),
+    "largest": lambda rows: rows / jnp.max(rows, axis=1, keepdims=True),
+    "softmax": lambda rows: jax.nn.softmax(rows, axis=1),
+    "running sum": lambda rows: jnp.cumsum(rows, axis=1),
+    "sorted": lambda rows: jnp.sort(rows, axis=1),
+    "shifted": lambda rows: jnp.roll(rows, 1, axis=1),
+    "reversed": lambda rows: rows[:, ::-1],
+    "first row": lambda rows: rows - rows[:, :1],
+    "looked up": lambda rows: rows[:, jnp.array([0, 0, 1, 2, 3])],
+    "looked up by a row": lambda rows: jnp.arange(9.0)[jnp.clip(rows, 0, 8).astype(int)],
+    "every row with every row": lambda rows: rows.T @ rows,
+    "kernel": lambda rows: (rows.T @ rows)[:1],
+    "folded": lambda rows: rows.reshape(5, 3).T,
+    "written over": lambda rows: rows.at[:, 0].set(rows[:, 1]),
+    "turned over": lambda rows: (rows.T @ jnp.ones((3, 3)))[:3],
+    "loop": lambda rows: jax.lax.fori_loop(0, 2, lambda _, x: x + jnp.mean(x), rows),
+    "scan": lambda rows: jax.lax.scan(lambda c, x: (c + x, c), jnp.zeros(3), rows.T)[1].T,
+    "condition": lambda rows: jax.lax.cond(rows[0, 0] > 0, lambda: rows, lambda: -rows),
+    "inside a program": lambda rows: jax.jit(lambda x: x - jnp.sum(x))(rows),
+    "convolved": lambda rows: jnp.stack([jnp.convolve(row, jnp.ones(3), mode="same") for row in rows]),
+    "callback": lambda rows: jax.pure_callback(lambda x: x, jax.ShapeDtypeStruct(rows.shape, rows.dtype), rows),
+    "printed": lambda rows: jax.debug.print("{}", rows) or rows,
+    "rows as columns": lambda rows: jnp.tile(rows[:1].T, (1, 5)),
+}
+
+
+@pytest.mark.parametrize("mixing", MIXING.values(), ids=MIXING.keys())
+def test_what_may_mix_rows_is_found(mixing):
+    with pytest.raises(RowsMixed):
+        proved(lambda state, rows: [mixing(rows)], STATE, jnp.asarray(ROWS))
+
+
+@pytest.mark.parametrize("name", ["mean", "softmax", "shifted", "loop", "condition", "inside a program", "kernel"])
+def test_what_may_mix_rows_sees_one_at_a_time(name):
+    def network(state, rows):
+        return [MIXING[name](rows)]
+
+    together = apart(network, STATE, jnp.asarray(ROWS))
+    for row in range(ROWS.shape[1]):
+        alone = network(STATE, jnp.asarray(ROWS[:, [row]]))
+        assert np.allclose(np.asarray(together[0])[..., row], np.asarray(alone[0])[..., 0], atol=1e-6)
+
+
+def test_an_operation_that_is_not_known_is_named_and_runs_all_the_same():
+    with pytest.raises(RowsMixed, match="sort"):
+        proved(one_by_one, STATE, jnp.asarray(ROWS))
+    assert np.allclose(apart(one_by_one, STATE, jnp.asarray(ROWS))[0], np.sort(np.maximum(ROWS, 0), axis=0))
+
+
+def test_rows_that_are_an_axis_of_two_operands_are_refused_unless_it_is_the_same():
+    def crossed(state, rows):
+        return [jnp.einsum("ir,js->rsi", rows, rows)[0]]
+
+    with pytest.raises(RowsMixed, match="every row with every other"):
+        proved(crossed, STATE, jnp.asarray(ROWS))
+
+
+def test_what_was_proved_is_what_runs():
+    calls = []
+
+    def fickle(state, rows):
+        calls.append(rows)
+        return [rows if len(calls) == 1 else rows - jnp.mean(rows)]
+
+    [made] = apart(fickle, STATE, jnp.asarray(ROWS))
+    assert len(calls) == 1 and np.array_equal(made, ROWS)
+
+
+LAYOUTS = {
+    "numbers": Layout((numeric("a"), numeric("b"), numeric("c"))),
+    "mixed": Layout((numeric("a"), categorical("b", 3, nullable=True), numeric("c", nullable=True))),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_the_densities_of_prada_are_proved_and_so_run_on_all_rows_at_once(layout):
+    shape = (layout.columns, layout.features + 1, 4 + layout.width)
+    second = density.start_second(layout, 4, 2)
+    params = {"first": jnp.ones(shape), "second": jnp.asarray(second), "unit": jnp.ones(layout.columns)}
+
+    def network(params, rows):
+        layers = density.factors(params, rows, jnp.ones(layout.columns), layout, 2)
+        return [factor for layer in layers for factor in layer[:2]]
+
+    proved(network, params, jnp.ones((layout.features, 5)))
+
+
+def test_the_critic_is_proved_and_so_runs_on_all_rows_at_once():
+    critic = networks.initial_critic(np.random.default_rng(0), 3, (4, 2))
+
+    def network(critic, rows):
+        return [factor.T for pair in networks.critic_factors(critic, rows.T) for factor in pair]
+
+    proved(network, critic, jnp.ones((3, 5)))
