@@ -56,7 +56,8 @@ class Place:
         return ended.value.code, out, err
 
     def fit(self, *arguments, data=None, output=None, epsilon=1):
-        options = ("--epsilon", epsilon, "-o", output or self.model)
+        method = () if "--method" in arguments else ("--method", "copula")  # the quickest that looks at everything
+        options = ("--epsilon", epsilon, "-o", output or self.model, *method)
         return self.run("fit", data or self.data, self.schema, *options, *arguments)
 
     def files(self):

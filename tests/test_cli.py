@@ -195,7 +195,7 @@ def test_fit_is_quiet_when_asked(fitted, tmp_path):
 
 
 def test_fit_takes_method_and_settings(fitted, tmp_path):
-    options = ["--epsilon", 2, "--set", "encoding_share=0.5", "--set", "clip_range=(1.0, 2.0)"]
+    options = ["--epsilon", 2, "--method", "copula", "--set", "encoding_share=0.5", "--set", "clip_range=(1.0, 2.0)"]
     done("fit", fitted / "people.csv", fitted / "people.toml", *options, "-o", tmp_path / "m.understudy")
     assert us.load(tmp_path / "m.understudy").method == us.Copula(encoding_share=0.5, clip_range=(1.0, 2.0))
 

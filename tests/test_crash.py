@@ -47,7 +47,7 @@ def folder(tmp_path):
 
 
 def start_fit(folder, name="m.understudy"):
-    options = ["--epsilon", "1", "--ledger", folder / "budget.jsonl", "-o", folder / name]
+    options = ["--method", "copula", "--epsilon", "1", "--ledger", folder / "budget.jsonl", "-o", folder / name]
     process = start(ANNOUNCED, "fit", folder / "people.csv", folder / "people.toml", *options)
     wait_until_ready(process)
     return process

@@ -49,7 +49,7 @@ def people(tmp_path_factory):
     datasets.example(400, seed=1).write_csv(folder / "holdout.csv")
     datasets.example_schema().write(folder / "people.toml")
     ledger = folder / "budget.jsonl"
-    model = us.fit(folder / "people.csv", folder / "people.toml", epsilon=2.0, ledger=ledger, progress=False)
+    model = us.fit(folder / "people.csv", folder / "people.toml", "copula", epsilon=2.0, ledger=ledger, progress=False)
     model.save(folder / "m.understudy")
     model.sample(500, seed=3).write_csv(folder / "synthetic.csv")
     return folder
@@ -271,7 +271,7 @@ def test_a_bound_is_rounded_up():
 
 
 def test_the_budget_went_where_the_plan_said(people, plain):
-    planned = us.plan(people / "people.toml", epsilon=2.0).shares()
+    planned = us.plan(people / "people.toml", "copula", epsilon=2.0).shares()
     went = {item["item"]: item["share"] for item in plain[1]["privacy"]["where_it_went"]}
     assert went == pytest.approx({name: planned[name] for name in went}, rel=1e-2)
     assert sum(went.values()) == pytest.approx(1.0)
@@ -475,7 +475,7 @@ def test_twenty_columns_are_drawn_in_ten_seconds(tmp_path):
     draw = np.random.default_rng(0)
     table = pl.DataFrame({f"c{place}": draw.normal(size=2000) for place in range(20)})
     schema = Schema(columns=tuple(Column(name=name, kind="continuous", low=-9, high=9) for name in table.columns))
-    model = us.fit(table, schema, epsilon=1.0, progress=False)
+    model = us.fit(table, schema, "copula", epsilon=1.0, progress=False)
     start = time.process_time()
     page = us.report(model, tmp_path / "wide.html", table)
     assert time.process_time() - start < 10

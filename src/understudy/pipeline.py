@@ -311,6 +311,12 @@ class Plan:
         return "\n".join([head, "", *rows, "", foot])
 
 
+def _training_seconds(schema: Schema, steps: int) -> float:
+    """Compilation, and steps in which every column looks at all inputs, one for each number or category."""
+    inputs = sum(len(column.values or ()) or 1 for column in schema.columns)
+    return 6.0 + steps * (2e-4 + 1e-5 * inputs * len(schema))
+
+
 def plan(
     schema: Schema | str | os.PathLike[str],
     method: Any = DEFAULT,
@@ -338,8 +344,6 @@ def plan(
         items=tuple(wanted),
         lines=tuple(planned_lines(wanted, ledger.scale)),
         rows=rows or schema.rows,
-        seconds=1.0
-        + 6e-7 * cells
-        + (10.0 + 5e-4 * steps if steps else 0.0),  # compilation, and half a millisecond a step
+        seconds=1.0 + 6e-7 * cells + (_training_seconds(schema, steps) if steps else 0.0),
         megabytes=250.0 + 2.5e-5 * cells + (350.0 if steps else 0.0),
     )

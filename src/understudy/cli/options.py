@@ -20,7 +20,7 @@ METHODS = (
     *("prada", "prada-gan", "aim", "mst", "privmrf", "gem"),
     *("dp-merf", "privbayes", "dpgan", "copula", "independent"),
 )
-DEFAULT = "copula"
+DEFAULT = "prada"
 
 
 class Place(click.ParamType):

@@ -54,4 +54,4 @@ RECIPES = {
     "privbayes": PrivBayesRecipe,
     "privmrf": PrivMRFRecipe,
 }
-DEFAULT = "copula"
+DEFAULT = "prada"

@@ -1,4 +1,4 @@
-"""Settings that all ways of adversarial training share: what they may be, and what their steps cost.
+"""Settings that all ways of training share: what they may be, and what their steps cost.
 
 The one rule: nothing here is heavy. A method must be configured and planned without JAX.
 """
