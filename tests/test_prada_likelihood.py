@@ -219,7 +219,7 @@ def test_a_noisy_matrix_gives_a_start_all_the_same(noise):
 def straightened(made, layout=LAYOUT, components=COMPONENTS, shares=None):
     shares = np.zeros((layout.columns, layout.width)) if shares is None else shares
     args = jnp.asarray(shares, jnp.float32), jnp.float32(4.0), jax.random.key(0)
-    return density.straighten(made, *args, layout, components, 2**13)
+    return density.straighten(made, *args, layout, components, 2**13)[0]
 
 
 def test_drawn_columns_have_the_distributions_that_were_bought():

@@ -170,7 +170,6 @@ def _mixture(raw: jax.Array, components: int) -> tuple[jax.Array, jax.Array, jax
     return shift, log_scale, jax.nn.log_softmax(weight, axis=-2)
 
 
-@functools.partial(jax.jit, static_argnames=("layout", "components"))
 def influences(params: Params, x: jax.Array, key: jax.Array, layout: Layout, components: int) -> jax.Array:
     """How much every column takes from each earlier one, √(nats lost when that one is drawn anew): (columns, columns).
 
@@ -180,6 +179,10 @@ def influences(params: Params, x: jax.Array, key: jax.Array, layout: Layout, com
     Args:
         x: Rows to measure on, (features, rows); generated ones.
     """
+    return _once(_influences, (3, 4))(params, x, key, layout, components)
+
+
+def _influences(params: Params, x: jax.Array, key: jax.Array, layout: Layout, components: int) -> jax.Array:
     before = jnp.mean(log_density(params, x, layout, components), axis=1)
 
     def without(k, key):
@@ -273,15 +276,30 @@ def quantiles() -> np.ndarray:
     return ndtri(levels).astype(np.float32)
 
 
-@functools.partial(jax.jit, static_argnames=("layout", "components", "n"))
 def straighten(
     params: Params, shares: jax.Array, limit: jax.Array, key: jax.Array, layout: Layout, components: int, n: int
-) -> Params:
+) -> tuple[Params, jax.Array]:
     """Sets every column straight on `n` rows: knots of its scores, and constants of its states in `second`.
 
     Args:
         shares: Of the states, as bought: (columns, width).
+
+    Returns:
+        The parameters, and the rows: (features, n).
     """
+    return _once(_straighten, (4, 5, 6))(params, shares, limit, key, layout, components, n)
+
+
+@functools.cache
+def _once(function: Any, static: tuple[int, ...]) -> Any:
+    """A program that runs once a fit: on a CPU it is compiled in less time than it would save by being fast."""
+    options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
+    return jax.jit(function, static_argnums=static, compiler_options=options)
+
+
+def _straighten(
+    params: Params, shares: jax.Array, limit: jax.Array, key: jax.Array, layout: Layout, components: int, n: int
+) -> tuple[Params, jax.Array]:
     from jax.scipy.special import ndtr
 
     levels = ndtr(jnp.asarray(quantiles()))
@@ -304,11 +322,11 @@ def straighten(
         score = straight(score, knots, limit)
         return _block(score, logits, gumbel, column, layout), (knots, constants)
 
-    _, (knots, constants) = _scan(step, {**params, "shares": shares}, layout, key, n)
+    x, (knots, constants) = _scan(step, {**params, "shares": shares}, layout, key, n)
     second = params["second"]
     if layout.has_states.any():
         second = second.at[:, -1, -layout.width :].add(constants)
-    return {**params, "second": second, "knots": knots}
+    return {**params, "second": second, "knots": knots}, x[: layout.features]
 
 
 def sample(params: Mapping[str, Any], layout: Layout, components: int, limit: float, key: jax.Array, n: int):

@@ -379,14 +379,13 @@ class _Fit:
         keys = self.job.key.child("straighten").jax(), self.job.key.child("influences").jax()
         limit, means, shares = score_limit(self.encoder), *facts(self.encoder, layout)[::2]
         last = jnp.asarray(shares, jnp.float32), jnp.float32(limit), keys[0], layout, components, STRAIGHT_ROWS
-        made = density.straighten(params, *last)
-        rows = density.sample(made, layout, components, limit, keys[1], INFLUENCE_ROWS)
-        norms = np.asarray(density.influences(made, jnp.asarray(rows.T), keys[1], layout, components))
+        made, rows = density.straighten(params, *last)
+        norms = np.asarray(density.influences(made, rows[:, :INFLUENCE_ROWS], keys[1], layout, components))
         norms = np.where(np.isfinite(norms) & _felt(params["first"], layout), norms, 0.0)
         pairs = worth_keeping(norms, self.method.threshold, np.asarray(state["settings"]["weights"]))
         if self.method.threshold > 0:
             params = {**params, "first": without(params["first"], pairs, means, layout)}
-            made = density.straighten(params, *last)
+            made, _ = density.straighten(params, *last)
             norms = np.where(pairs, norms, 0.0)
         return DensityRecipe(
             layout=layout,
