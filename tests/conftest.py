@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 # Tests compile many small programs and run each for a moment: before JAX is imported, ask for haste.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
 
 import numpy as np
 import polars as pl

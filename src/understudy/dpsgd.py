@@ -55,6 +55,7 @@ CLIP_NORMS = (1e-6, 1e6)  # beyond them float32 loses the noise, or the sums
 OVERFLOW = 1e-20  # the chance that a batch does not fit into its place; then its last units are left out
 ROUNDS = 16  # in one call of the compiled loop; between two calls the progress is told
 MOST_DRAWN = 2**25  # numbers drawn for one call
+FEW_OCTAVES = 12  # up to so many, room for more rows costs next to nothing
 
 
 class Layer(NamedTuple):
@@ -125,9 +126,11 @@ class Job:
 def capacity_for(rows: float) -> int:
     """Room for a number of rows that is public or was bought, and for as many more as it may be wrong by.
 
-    In steps of an eighth of an octave, so that tables of about the same size share their compiled programs.
+    In steps of an eighth of an octave, and of octaves where there are few, so that tables of about the same size share
+    their compiled programs.
     """
-    return math.ceil(2 ** (math.ceil(8 * math.log2(1.1 * max(rows, 1.0) + 500)) / 8))
+    octaves = math.log2(1.1 * max(rows, 1.0) + 500)
+    return math.ceil(2 ** (math.ceil(8 * octaves) / 8 if octaves > FEW_OCTAVES else math.ceil(octaves)))
 
 
 @functools.cache
