@@ -93,7 +93,7 @@ class BayesNet:
         """Levels of n rows: a cell from its table, and a uniform place in the cell."""
         codes = self.sample_codes(n, key=key)
         return {
-            name: self.cells[name].level(codes[name], even_uniforms(codes[name], key.child(f"level {name}").numpy()))
+            name: self.cells[name].level(codes[name], key.child(f"level {name}").numpy().random(n))
             for name in self.cells
         }
 

@@ -28,7 +28,7 @@ _STAMP = "It looks at the simulated people themselves, so it is not covered by t
 
 
 def run(
-    folder: Path, *, rows: int = 20_000, epsilon: float = 1.0, delta: float = 1e-6, to_stderr: bool = False
+    folder: Path, *, rows: int = 10_000, epsilon: float = 1.0, delta: float = 1e-6, to_stderr: bool = False
 ) -> us.Model:
     """Runs the demonstration, prints it, and leaves its files in the folder. Returns the model.
 

@@ -15,8 +15,7 @@ BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
 def even_uniforms(groups: NDArray, draw: np.random.Generator) -> Floats:
     """A uniform number in [0, 1) for each entry; of a group of m, one in each interval [i / m, (i + 1) / m)."""
-    shuffled = draw.permutation(len(groups))
-    order = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    order = np.argsort(groups + draw.random(len(groups)))  # groups one after the other, each in a random order
     ordered = groups[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
     sizes = np.diff(starts, append=len(ordered))
