@@ -137,4 +137,6 @@ def test_a_million_rows_of_twenty_columns_take_seconds():
     net = BayesNet(tables, {name: cut(20) for name in names})
     start = time.perf_counter()
     net.sample(1_000_000, key=Key.new(0))
-    assert time.perf_counter() - start < 60  # seconds, on whatever machine; it would be hours if rows were drawn one by one
+    assert (
+        time.perf_counter() - start < 60
+    )  # seconds, on whatever machine; it would be hours if rows were drawn one by one

@@ -253,7 +253,11 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, old, new, me
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
+ALIKE = {"real-data-paper", "sweeps-linear", "structure-noise", "parents-private"}  # as another one, with other numbers
+GRIDS = [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in ALIKE)) for path in COMMITTED]
+
+
+@pytest.mark.parametrize("path", GRIDS)
 def test_every_committed_grid_runs_in_small(path, tmp_path):
     grid = grids.read(path)
     if any(dataset.table for dataset in grid.datasets):
