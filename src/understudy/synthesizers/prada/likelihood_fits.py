@@ -335,10 +335,8 @@ class _Fit:
         layout = Layout(tuple(block_of(encoder, name) for name in order))
         wanted = signals(encoder, order)
         columns = tuple(signal.name for signal in wanted)
-        last = (
-            order[-1] == encoder.schema.target
-        )  # no column then sees its score, which `straighten` makes normal again
-        accents = target_accents(encoder) if last else {}
+        # Last, no other column sees its score, which `straighten` makes normal again.
+        accents = target_accents(encoder) if order[-1] == encoder.schema.target else {}
         locked = signal_rows(rows, encoder, wanted, key=key, accents=accents)
         means, variances, shares = facts(encoder, layout)
         far = sum(accent.farthest**2 for accent in accents.values())
