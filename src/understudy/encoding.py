@@ -578,6 +578,22 @@ def _signal(encoder: Encoder, signal: Signal, key: Key, accents: Mapping[str, Ac
     return (np.where(gone, instead, np.nan_to_num(values)) == signal.state).astype(np.float64)
 
 
+def state_codes(rows: PrivateRows, states: Mapping[str, Sequence[str]]) -> PrivateRows:
+    """Locked rows of codes from rows of signals: the number of the state that a row is in.
+
+    Args:
+        states: Of each column of categories, the names of the signals of its states, in order.
+
+    Privacy:
+        Releases nothing: row by row.
+    """
+    return rows.derive({name: (list(signals), _state) for name, signals in states.items()})
+
+
+def _state(*signals: NDArray) -> NDArray[np.int64]:
+    return np.argmax(np.stack(signals), axis=0)
+
+
 # Codes --------------------------------------------------------------------------------------------------------------
 
 

@@ -48,6 +48,8 @@ KNOTS = 64
 """Of the maps that set scores straight."""
 ROUNDS = 6
 """Of setting the shares of states straight; each takes the error to its square, about."""
+TILTS = 30
+"""Rounds of setting counted tables straight."""
 NEVER = -1e9
 
 Params = dict[str, Any]
@@ -277,17 +279,27 @@ def quantiles() -> np.ndarray:
 
 
 def straighten(
-    params: Params, shares: jax.Array, limit: jax.Array, key: jax.Array, layout: Layout, components: int, n: int
+    params: Params,
+    shares: jax.Array,
+    limit: jax.Array,
+    key: jax.Array,
+    layout: Layout,
+    components: int,
+    n: int,
+    tables: Mapping[str, Any] | None = None,
 ) -> tuple[Params, jax.Array]:
     """Sets every column straight on `n` rows: knots of its scores, and constants of its states in `second`.
 
+    Where tables of two columns were counted, the later one's states also get linear weights in `first` (`_tilt`).
+
     Args:
         shares: Of the states, as bought: (columns, width).
+        tables: `target` and `noise`, as of `tables.Tables`.
 
     Returns:
         The parameters, and the rows: (features, n).
     """
-    return _once(_straighten, (4, 5, 6))(params, shares, limit, key, layout, components, n)
+    return _once(_straighten, (4, 5, 6))(params, shares, limit, key, layout, components, n, tables)
 
 
 @functools.cache
@@ -298,7 +310,14 @@ def _once(function: Any, static: tuple[int, ...]) -> Any:
 
 
 def _straighten(
-    params: Params, shares: jax.Array, limit: jax.Array, key: jax.Array, layout: Layout, components: int, n: int
+    params: Params,
+    shares: jax.Array,
+    limit: jax.Array,
+    key: jax.Array,
+    layout: Layout,
+    components: int,
+    n: int,
+    tables: Mapping[str, Any] | None,
 ) -> tuple[Params, jax.Array]:
     from jax.scipy.special import ndtr
 
@@ -306,7 +325,10 @@ def _straighten(
 
     def step(x, column):
         score, logits, gumbel = _column(column, x, column["key"], layout, components)
-        constants = jnp.zeros(layout.width)
+        constants, tilt = jnp.zeros(layout.width), jnp.zeros(())
+        if tables is not None:
+            tilt = _tilt(x, logits, column, layout)
+            logits = logits + tilt.T @ x
         if logits is not None:
             wanted = jnp.where(column["is_state"], jnp.log(jnp.maximum(column["shares"], 1e-6)), 0.0)
 
@@ -320,13 +342,54 @@ def _straighten(
         knots = jnp.quantile(score, levels)
         knots = knots + 1e-5 * jnp.arange(len(knots))  # ascending, whatever was drawn
         score = straight(score, knots, limit)
-        return _block(score, logits, gumbel, column, layout), (knots, constants)
+        return _block(score, logits, gumbel, column, layout), (knots, constants, tilt)
 
-    x, (knots, constants) = _scan(step, {**params, "shares": shares}, layout, key, n)
-    second = params["second"]
+    x, (knots, constants, tilt) = _scan(step, {**params, "shares": shares, **(tables or {})}, layout, key, n)
+    first, second = params["first"], params["second"]
     if layout.has_states.any():
         second = second.at[:, -1, -layout.width :].add(constants)
-    return {**params, "second": second, "knots": knots}, x[: layout.features]
+    if tables is not None:
+        first = first.at[:, : layout.features, -layout.width :].add(tilt)
+    return {**params, "first": first, "second": second, "knots": knots}, x[: layout.features]
+
+
+def _tilt(x: jax.Array, logits: jax.Array, column: Params, layout: Layout) -> jax.Array:
+    """Linear weights of a column's states by earlier features that bring its counted tables about: (features, width).
+
+    Let q be the shares of a table's cells as they are generated, and t as they were counted, with noise τ and without
+    what they say of the earlier column alone, which is given. If the true shares lie about q with variance ω q, then
+    t - q(w) = λ w with λ = τ² / ω has the most likely weights w, to first order: what is within the noise is left as it
+    is. ω is each table's own, from how much farther t is from q than its noise is. Steps are Newton's by the
+    diagonal alone, shared out between the tables of the column.
+    """
+    known = (column["noise"] > 0)[:, None] & column["is_state"][None, :]
+    together = (layout.owners[:, None] == layout.owners[None, :]).astype(np.float32)
+    nothing = jnp.zeros((layout.features, layout.width))
+
+    def of_tables(cells):
+        return together @ jnp.sum(jnp.where(known, cells, 0.0), axis=1)
+
+    def made(weights):
+        return x @ jax.nn.softmax(logits + weights.T @ x, axis=0).T / x.shape[1]
+
+    def off(q):
+        r = jnp.where(known, column["target"] - q, 0.0)
+        return r - q * jnp.sum(r, axis=1, keepdims=True) / jnp.maximum(jnp.sum(q, axis=1, keepdims=True), 1e-9)
+
+    def found():
+        q, noise = made(nothing), column["noise"][:, None] ** 2
+        away = of_tables(off(q) ** 2 - noise) / (of_tables(q) + 1e-12)
+        stiff = noise / jnp.maximum(away, 1e-9)[:, None]
+        tables = jnp.sum(known.any(axis=1) / together.sum(axis=1))
+
+        def step(_, weights):
+            q = made(weights)
+            move = (off(q) - stiff * weights) / (jnp.maximum(q, 1e-6) + stiff) / tables
+            return weights + jnp.where(known, jnp.clip(move, -1.0, 1.0), 0.0)
+
+        return lax.fori_loop(0, TILTS, step, nothing)
+
+    return lax.cond(known.any(), found, lambda: nothing)
 
 
 def sample(params: Mapping[str, Any], layout: Layout, components: int, limit: float, key: jax.Array, n: int):

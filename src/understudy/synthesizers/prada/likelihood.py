@@ -16,6 +16,8 @@ Departures from the paper:
 - The likelihood of the schema's target counts more than that of other columns (`Prada.emphasis`), and if it comes last
   its score follows values as well as ranks (`encoding.Accent`).
 - The penalty is taken by proximal steps in Adam's metric, which give exact zeros.
+- After the training, pairs of categories that the generated rows have wrong are counted, and set straight
+  (tables.py). The paper has nothing but numbers.
 - Columns are standard normal scores and states from a bought encoding, where the paper standardises with exact moments
   of the private rows; and what is generated is set straight to have those distributions exactly.
 - The sampling rate is public: the batch size over the schema's number of rows, and over `ROWS` where it gives none.
@@ -29,6 +31,7 @@ from understudy.encoding import Encoder
 from understudy.mechanisms import PrivateRows
 from understudy.randomness import Key
 from understudy.schema import Schema, SchemaError
+from understudy.synthesizers.prada import tables
 from understudy.synthesizers.prada.recipe import DensityRecipe
 from understudy.synthesizers.prada.settings import check_number, check_whole, sampling_rate
 
@@ -55,7 +58,9 @@ class Prada:
             cut (`likelihood_fits.worth_keeping`); 0 to cut nothing.
         average: The last share of the steps that the generator is the mean of; 0 for where it ended.
         encoding_share: Of the budget, for the distributions of the columns.
-        moments_share: Of the budget, for the second moments. The rest is for the steps.
+        moments_share: Of the budget, for the second moments.
+        tables_share: Of the budget, for counts of pairs of categories after the training, where a schema has any
+            (tables.py); 0 for none. The rest is for the steps.
         noise_multiplier: Noise of a step in units of clip_norm; None for what the budget allows.
         order: The order of generation: the names of all columns, or "schema" for the schema's, or, where that has none,
             for its columns with the target last.
@@ -73,6 +78,7 @@ class Prada:
     average: float = 0.5
     encoding_share: float = 0.35
     moments_share: float = 0.12
+    tables_share: float = 0.15
     noise_multiplier: float | None = None
     order: str | tuple[str, ...] = "schema"
 
@@ -88,7 +94,7 @@ class Prada:
                 check_whole(self, field)
         for field, least in (("clip_norm", 1e-6), ("rate", 1e-12), ("penalty", 0.0), ("emphasis", 0.0)):
             check_number(self, field, least)
-        for field in ("average", "encoding_share", "moments_share", "threshold"):
+        for field in ("average", "encoding_share", "moments_share", "tables_share", "threshold"):
             check_number(self, field, 0.0)
         if self.noise_multiplier is not None:
             check_number(self, "noise_multiplier", 1e-12)
@@ -97,37 +103,39 @@ class Prada:
                 raise ValueError(f"Prada.{field}: expected a number in [0, 1], got {getattr(self, field)!r}.")
         if self.steps > STEPS_PER_ROUND and self.steps % STEPS_PER_ROUND:
             raise ValueError(f"Prada.steps: expected a multiple of {STEPS_PER_ROUND}, got {self.steps}.")
-        shares = self.encoding_share, self.moments_share
-        if min(shares) < 0.01 or sum(shares) > 0.99:
+        shares = self.encoding_share, self.moments_share, self.tables_share
+        if min(shares[:2]) < 0.01 or sum(shares) > 0.99:
             raise ValueError(
-                f"Prada.encoding_share, moments_share: expected at least 0.01 each and at most 0.99 together, "
-                f"got {shares}."
+                f"Prada.encoding_share, moments_share, tables_share: expected at least 0.01 of the first two and at "
+                f"most 0.99 together, got {shares}."
             )
         named = isinstance(self.order, tuple) and all(isinstance(name, str) for name in self.order)
         if not named and self.order != "schema":
             raise ValueError(f'Prada.order: expected "schema" or names of columns, got {self.order!r}.')
 
     def plan(self, schema: Schema) -> list[Item]:
-        """Second moments to start from, and the steps."""
+        """Second moments to start from, the steps, and tables of categories."""
         if not isinstance(self.order, str) and sorted(self.order) != sorted(schema.names):
             raise SchemaError(f"order: expected every column once, got {', '.join(self.order)}.")
+        counts = tables.plan(schema, self.tables_share)
         return [
             Item(name="moments", mechanism="discrete gaussian", share=self.moments_share),
             Item(
                 name="gradients",
                 mechanism="sampled gaussian",
-                share=1.0 - self.encoding_share - self.moments_share,
+                share=1.0 - self.encoding_share - self.moments_share - sum(item.share for item in counts),
                 times=self.steps,
                 sampling_rate=sampling_rate(self, schema),
                 noise_multiplier=self.noise_multiplier,
             ),
+            *counts,
         ]
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> DensityRecipe:
         """Trains the densities; what it buys is what `plan` lists.
 
         Privacy:
-            Rows are read by `noisy_second_moments` and by `dpsgd.train`.
+            Rows are read by `noisy_second_moments`, by `dpsgd.train`, and by `tables.bought`.
         """
         return self.fit_many([self], [rows], [encoder], ledgers=[ledger], keys=[key])[0]
 

@@ -1,6 +1,7 @@
 """Fits by likelihood on their way: a start from second moments, the loop, and the recipe; many at a time.
 
-The one rule: rows go to `noisy_second_moments` and to `dpsgd.train`, and nowhere else. What comes back is public.
+The one rule: rows go to `noisy_second_moments`, `dpsgd.train` and `tables.bought`, and nowhere else. What comes back is
+public.
 
 Sources: Ledoit and Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices", for why a
 noisy matrix is shrunk before it is inverted; Kingma and Ba (2015), arXiv:1412.6980, for Adam; Zou (2006), "The adaptive
@@ -23,12 +24,13 @@ from understudy.encoding import Encoder, signal_rows, signals, target_accents
 from understudy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.randomness import Key
 from understudy.schema import Schema
-from understudy.synthesizers.prada import density, structure
+from understudy.synthesizers.prada import density, structure, tables
 from understudy.synthesizers.prada.fits import Request, block_of, run_together
 from understudy.synthesizers.prada.likelihood import STEPS_PER_ROUND
 from understudy.synthesizers.prada.networks import Layout
 from understudy.synthesizers.prada.recipe import DensityRecipe, category_ends
 from understudy.synthesizers.prada.settings import drawn_rate
+from understudy.synthesizers.prada.tables import Tables
 
 Floats = NDArray[np.float64]
 
@@ -377,13 +379,18 @@ class _Fit:
         keys = self.job.key.child("straighten").jax(), self.job.key.child("influences").jax()
         limit, means, shares = score_limit(self.encoder), *facts(self.encoder, layout)[::2]
         last = jnp.asarray(shares, jnp.float32), jnp.float32(limit), keys[0], layout, components, STRAIGHT_ROWS
-        made, rows = density.straighten(params, *last)
+        counted = Tables.none(layout) if self.counts else None
+        made, rows = density.straighten(params, *last, arrays(counted))
+        if counted is not None:
+            counted = self._counted(np.asarray(rows))
+            made, rows = density.straighten(params, *last, arrays(counted))
         norms = np.asarray(density.influences(made, rows[:, :INFLUENCE_ROWS], keys[1], layout, components))
-        norms = np.where(np.isfinite(norms) & _felt(params["first"], layout), norms, 0.0)
+        norms = np.where(np.isfinite(norms) & _felt(np.asarray(made["first"]), layout), norms, 0.0)
         pairs = worth_keeping(norms, self.method.threshold, np.asarray(state["settings"]["weights"]))
         if self.method.threshold > 0:
             params = {**params, "first": without(params["first"], pairs, means, layout)}
-            made, _ = density.straighten(params, *last)
+            counted = None if counted is None else counted.within(pairs, layout)
+            made, _ = density.straighten(params, *last, arrays(counted))
             norms = np.where(pairs, norms, 0.0)
         return DensityRecipe(
             layout=layout,
@@ -394,6 +401,32 @@ class _Fit:
             components=components,
             limit=limit,
         )
+
+    @property
+    def counts(self) -> int:
+        """How many tables of categories are to be counted."""
+        planned = tables.plan(self.encoder.schema, self.method.tables_share)
+        return planned[0].times if planned else 0
+
+    def _counted(self, made: NDArray) -> Tables:
+        """Tables of categories that the generated rows have wrong."""
+        return tables.bought(
+            self.job.rows,
+            self.columns,
+            made,
+            self.encoder.rows,
+            self.loop.layout,
+            times=self.counts,
+            ledger=self.job.ledger,
+            key=self.job.key.child("tables"),
+        )
+
+
+def arrays(counted: Tables | None) -> dict[str, jax.Array] | None:
+    """Counted tables as `density.straighten` takes them."""
+    if counted is None:
+        return None
+    return {"target": jnp.asarray(counted.target), "noise": jnp.asarray(counted.noise)}
 
 
 def worth_keeping(influences: NDArray, share: float, weights: NDArray | float = 1.0) -> NDArray[np.bool_]:
