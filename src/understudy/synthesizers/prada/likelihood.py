@@ -78,7 +78,7 @@ class Prada:
     average: float = 0.5
     encoding_share: float = 0.35
     moments_share: float = 0.12
-    tables_share: float = 0.15
+    tables_share: float = 0.1
     noise_multiplier: float | None = None
     order: str | tuple[str, ...] = "schema"
 

@@ -416,6 +416,7 @@ class _Fit:
             made,
             self.encoder.rows,
             self.loop.layout,
+            target=self.encoder.schema.target,
             times=self.counts,
             ledger=self.job.ledger,
             key=self.job.key.child("tables"),

@@ -1,7 +1,8 @@
 """Counts of pairs of categories, bought where the trained densities are most wrong, that they are then set straight by.
 
 DP-SGD spreads its noise over all weights of all columns; a table of two columns with few cells is known better from
-being counted. Which tables to count is chosen with the rows the densities generate as the guess, as AIM does.
+being counted. Which tables to count is chosen with the rows the densities generate as the guess, as AIM does. The
+schema's target is left out: its density is trained hardest and sees every other column, and loses by it.
 
 The one rule: rows go to `marginals.choose` and `marginals.measure`, and nowhere else.
 
@@ -39,8 +40,9 @@ PENALTY = 0.4
 
 
 def plan(schema: Schema, share: float) -> list[Item]:
-    """A choice and a count for each table; nothing where a schema has no two columns of categories."""
-    times = min(math.comb(sum(column.kind in ("categorical", "boolean") for column in schema.columns), 2), MOST_TABLES)
+    """A choice and a count for each table; nothing where there are no two columns of categories beside the target."""
+    free = [column for column in schema.columns if column.name != schema.target]
+    times = min(math.comb(sum(column.kind in ("categorical", "boolean") for column in free), 2), MOST_TABLES)
     if not times or not share:
         return []
     return [
@@ -79,6 +81,7 @@ def bought(
     total: float,
     layout: "Layout",
     *,
+    target: str | None,
     times: int,
     ledger: Ledger,
     key: Key,
@@ -90,13 +93,14 @@ def bought(
         columns: The signals' names, in the order of the features.
         made: Generated rows: (features, rows).
         total: The number of rows.
+        target: The schema's, which is left out.
         times: How many tables at most.
 
     Privacy:
         Every choice goes through `marginals.choose`, whose guesses are generated rows, and every count through
         `marginals.measure`. Codes are made of one row's own states.
     """
-    blocks = [(j, block) for j, block in enumerate(layout.blocks) if not block.number]
+    blocks = [(j, block) for j, block in enumerate(layout.blocks) if not block.number and block.name != target]
     place = {block.name: layout.starts[j] + np.arange(block.states) for j, block in blocks}
     at = {block.name: j for j, block in blocks}
     coded = state_codes(rows, {name: [columns[int(f)] for f in features] for name, features in place.items()})
