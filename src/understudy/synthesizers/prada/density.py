@@ -363,11 +363,12 @@ def _tilt(x: jax.Array, logits: jax.Array, column: Params, layout: Layout) -> ja
     diagonal alone, shared out between the tables of the column.
     """
     known = (column["noise"] > 0)[:, None] & column["is_state"][None, :]
-    together = (layout.owners[:, None] == layout.owners[None, :]).astype(np.float32)
+    owner, widths = jnp.asarray(layout.owners), np.bincount(layout.owners)
     nothing = jnp.zeros((layout.features, layout.width))
 
     def of_tables(cells):
-        return together @ jnp.sum(jnp.where(known, cells, 0.0), axis=1)
+        by_feature = jnp.sum(jnp.where(known, cells, 0.0), axis=1)
+        return jax.ops.segment_sum(by_feature, owner, layout.columns)[owner]
 
     def made(weights):
         return x @ jax.nn.softmax(logits + weights.T @ x, axis=0).T / x.shape[1]
@@ -380,7 +381,7 @@ def _tilt(x: jax.Array, logits: jax.Array, column: Params, layout: Layout) -> ja
         q, noise = made(nothing), column["noise"][:, None] ** 2
         away = of_tables(off(q) ** 2 - noise) / (of_tables(q) + 1e-12)
         stiff = noise / jnp.maximum(away, 1e-9)[:, None]
-        tables = jnp.sum(known.any(axis=1) / together.sum(axis=1))
+        tables = jnp.sum(known.any(axis=1) / widths[layout.owners])
 
         def step(_, weights):
             q = made(weights)
