@@ -45,7 +45,8 @@ def theirs(job: dict[str, Any]) -> dict[str, Any]:
     epsilon, size, given = job["epsilon"], job["max_mb"], job["bounds"] is None
     start = time.perf_counter()
     if given:  # columns are codes already, and the domain says how many of each there are
-        model = pipeline(epsilon=epsilon, delta=DELTA, disable_processing=True, n_jobs=1, max_model_size=size)
+        settings = {"n_jobs": 1, "max_model_size": size, "gen_kwargs": {"n_iters": job["iterations"]}}
+        model = pipeline(epsilon=epsilon, delta=DELTA, disable_processing=True, **settings)
         model.fit(frame, domain=job["sizes"], random_state=job["seed"])
     else:
         model = pipeline(epsilon=0.9 * epsilon, delta=DELTA, proc_epsilon=0.1 * epsilon, n_jobs=1, max_model_size=size)
@@ -202,6 +203,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, help="of California; Adult has 1")
     parser.add_argument("--seeds", type=int, default=5, help="fits of each; of California, of ours")
     parser.add_argument("--max-mb", type=float, default=80, help="of dpmm's models; on Adult its AIM takes hours at 80")
+    parser.add_argument("--iterations", type=int, default=1000, help="of dpmm's inference on Adult in categories")
     parser.add_argument("--theirs", help=argparse.SUPPRESS)
     parser.add_argument("--ours", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -225,6 +227,7 @@ def main() -> None:
                 one = {
                     **job,
                     "max_mb": arguments.max_mb,
+                    "iterations": arguments.iterations,
                     "method": method,
                     "epsilon": epsilon,
                     "seed": seed,
@@ -233,7 +236,7 @@ def main() -> None:
                 took = run(arguments.dpmm if side == "theirs" else sys.executable, side, one)
                 line = {"table": table, "method": method, "epsilon": epsilon, "seed": seed, "side": side}
                 if side == "theirs":
-                    line["max_mb"] = arguments.max_mb
+                    line |= {"max_mb": arguments.max_mb, "iterations": arguments.iterations}
                 line |= {**took, **judge(synthetic)}
                 print(json.dumps(line), flush=True)
                 with open(arguments.output, "a") as file:
