@@ -236,7 +236,9 @@ def main() -> None:
                 took = run(arguments.dpmm if side == "theirs" else sys.executable, side, one)
                 line = {"table": table, "method": method, "epsilon": epsilon, "seed": seed, "side": side}
                 if side == "theirs":
-                    line |= {"max_mb": arguments.max_mb, "iterations": arguments.iterations}
+                    line["max_mb"] = arguments.max_mb
+                    if table == "adult":
+                        line["iterations"] = arguments.iterations
                 line |= {**took, **judge(synthetic)}
                 print(json.dumps(line), flush=True)
                 with open(arguments.output, "a") as file:
