@@ -6,7 +6,7 @@ its marker and its dashes as well as by its colour, for print in grey and for ey
 Privacy:
     None. Scores are computed on real rows without noise, and no budget covers them.
 
-Sources: the colours are those of Okabe and Ito, Color universal design (2008).
+Sources: the colours are those of Okabe and Ito, Color universal design (2008), and two of Tol, Colour schemes (2021).
 """
 
 import collections
@@ -36,7 +36,7 @@ from understudy.runs import (
 from understudy.schema import did_you_mean
 from understudy.typesetting import dataset_title, score_title
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#882255", "#999933")
 _MARKERS = "os^DvP*X"
 _DASHES = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (2, 1)))
 _YARDSTICKS = {FLOOR: "--", REFERENCE: ":"}
