@@ -165,7 +165,7 @@ def test_plan_takes_settings(fitted):
         made = json.loads(done("plan", fitted / "people.toml", *options))
         return next(item["share"] for item in made["items"] if item["name"] == "moments")
 
-    assert share(0.2) > share(0.7)
+    assert share(0.2) > share(0.8)
 
 
 def test_plan_refuses_wrong_numbers_of_rows(fitted):

@@ -104,6 +104,13 @@ def test_no_share_no_tables():
     assert tables.plan(schema_of(3), 0.0) == []
 
 
+def test_tables_leave_something_for_the_steps():
+    method = Prada(encoding_share=0.8)
+    assert len(method.plan(schema_of(1))) == 2  # no tables, no share
+    with pytest.raises(ValueError, match=r"Prada.tables_share: expected 0.01 of the budget to be left for the steps"):
+        method.plan(schema_of(2))
+
+
 def test_the_target_is_left_out():
     assert tables.plan(dataclasses.replace(schema_of(2), target="c0"), 0.1) == []
     ledger = till()

@@ -103,11 +103,11 @@ class Prada:
                 raise ValueError(f"Prada.{field}: expected a number in [0, 1], got {getattr(self, field)!r}.")
         if self.steps > STEPS_PER_ROUND and self.steps % STEPS_PER_ROUND:
             raise ValueError(f"Prada.steps: expected a multiple of {STEPS_PER_ROUND}, got {self.steps}.")
-        shares = self.encoding_share, self.moments_share, self.tables_share
-        if min(shares[:2]) < 0.01 or sum(shares) > 0.99:
+        shares = self.encoding_share, self.moments_share
+        if min(shares) < 0.01 or sum(shares) > 0.99:
             raise ValueError(
-                f"Prada.encoding_share, moments_share, tables_share: expected at least 0.01 of the first two and at "
-                f"most 0.99 together, got {shares}."
+                f"Prada.encoding_share, moments_share: expected at least 0.01 each and at most 0.99 together, "
+                f"got {shares}."
             )
         named = isinstance(self.order, tuple) and all(isinstance(name, str) for name in self.order)
         if not named and self.order != "schema":
@@ -118,12 +118,18 @@ class Prada:
         if not isinstance(self.order, str) and sorted(self.order) != sorted(schema.names):
             raise SchemaError(f"order: expected every column once, got {', '.join(self.order)}.")
         counts = tables.plan(schema, self.tables_share)
+        rest = 1.0 - self.encoding_share - self.moments_share - sum(item.share for item in counts)
+        if rest < 0.01 - 1e-9:
+            raise ValueError(
+                f"Prada.tables_share: expected 0.01 of the budget to be left for the steps, got {self.tables_share} "
+                f"beside encoding_share {self.encoding_share} and moments_share {self.moments_share}."
+            )
         return [
             Item(name="moments", mechanism="discrete gaussian", share=self.moments_share),
             Item(
                 name="gradients",
                 mechanism="sampled gaussian",
-                share=1.0 - self.encoding_share - self.moments_share - sum(item.share for item in counts),
+                share=rest,
                 times=self.steps,
                 sampling_rate=sampling_rate(self, schema),
                 noise_multiplier=self.noise_multiplier,
