@@ -160,7 +160,7 @@ def income(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
     import polars as pl
 
     from understudy import datasets
-    from understudy.evaluate import scores
+    from understudy.evaluation.evaluate import scores
 
     train, test = datasets.split(datasets.load("adult"), 5 + seed)
     schema = datasets.schema("adult")

@@ -112,13 +112,15 @@ def agreement(their: dict) -> dict:
     import jax.numpy as jnp
     import numpy as np
 
-    from understudy.accounting import Budget, Item, calibrate
-    from understudy.dpsgd import Layer, clipped_sums
+    from understudy.privacy.accounting import Budget, PlannedMechanism, calibrate
+    from understudy.privacy.gradients import Layer, clipped_sums
     from understudy.synthesizers.prada.networks import critic_factors
 
     noise = {}
     for epsilon, sigma in their["noise"].items():
-        item = Item(name="s", mechanism="sampled gaussian", share=1.0, times=STEPS, sampling_rate=BATCH / ROWS)
+        item = PlannedMechanism(
+            name="s", mechanism="sampled gaussian", share=1.0, times=STEPS, sampling_rate=BATCH / ROWS
+        )
         noise[epsilon] = item.noise_at(calibrate([item], Budget(epsilon=float(epsilon), delta=1e-5))) / sigma
     weights = [np.array(w, np.float32) for w in their["weights"]]
     critic = tuple(

@@ -23,13 +23,13 @@ def fits(rows: int, columns: int, count: int, steps: int, **changes):
     """A function that trains so many generators on one table at once, each with its own seed."""
     import numpy as np
 
-    from understudy import encoding
-    from understudy.accounting import Budget
-    from understudy.budget import Ledger
-    from understudy.mechanisms import lock
-    from understudy.randomness import Key
-    from understudy.schema import Column, Schema
+    from understudy.core.randomness import Key
+    from understudy.encoding import encoder as encoding
+    from understudy.privacy.accounting import Budget
+    from understudy.privacy.ledger import Ledger
+    from understudy.privacy.mechanisms import lock
     from understudy.synthesizers.prada.adversarial import PradaGAN
+    from understudy.tables.schema import Column, Schema
 
     names = [f"c{j}" for j in range(columns)]
     schema = Schema(name="speed", rows=rows, columns=tuple(Column(name=name, kind="continuous") for name in names))
@@ -42,7 +42,7 @@ def fits(rows: int, columns: int, count: int, steps: int, **changes):
         ledgers = [Ledger(budget, method.plan(schema), seed=seed) for seed in range(count)]
         if told is not None:
             ledgers[0].on_step = lambda done, _: told.append((time.perf_counter(), done))
-        encoders = [encoding.take_as_given(schema, ledger=ledger) for ledger in ledgers]
+        encoders = [encoding.pass_through_encoder(schema, ledger=ledger) for ledger in ledgers]
         keys = [Key.new(seed) for seed in range(count)]
         PradaGAN.fit_many([method] * count, [box] * count, encoders, ledgers=ledgers, keys=keys)
 

@@ -1,6 +1,6 @@
 """Time and memory of a fit and of sampling, each in a process of its own.
 
-Times are those of a noisy machine: beside each stands a yardstick measured in the same minute, the time that a
+Times are those of a noisy machine: beside each stands a baseline measured in the same minute, the time that a
 Cholesky factor of a 3000 x 3000 matrix takes there, and their ratio.
 
     python benchmarks/speed.py -o benchmarks/results/speed.jsonl
@@ -49,7 +49,7 @@ def simulate(rows: int, columns: int) -> tuple[pl.DataFrame, us.Schema]:
     return pl.DataFrame(data), us.Schema(columns=tuple(facts), name="speed")
 
 
-def yardstick() -> float:
+def baseline() -> float:
     matrix = np.random.default_rng(0).standard_normal((3000, 3000))
     matrix = matrix @ matrix.T + 3000 * np.eye(3000)
     start = time.perf_counter()
@@ -70,7 +70,7 @@ def work(folder: Path, method: str, rows: int) -> dict:
 
 def csv_ratio(folder: Path) -> dict:
     """Reading the CSV into columns, against polars' own reader: best of five, taken in turns."""
-    from understudy.table import read
+    from understudy.tables.table import read
 
     schema = us.Schema.read(folder / "schema.toml")
     ours, theirs = [], []
@@ -98,7 +98,7 @@ def measure(case: str, method: str) -> dict:
         result = json.loads(done.stdout)
         if case == "large" and method == "copula":
             result |= csv_ratio(folder)
-    unit = yardstick()
+    unit = baseline()
     result |= {"yardstick_s": unit, "fit_in_yardsticks": result["fit_s"] / unit}
     return {"rows": rows, "columns": columns, "method": method, **{k: round(v, 3) for k, v in result.items()}}
 

@@ -41,7 +41,7 @@ def main() -> None:
     table = visits(3_000)
     by_visit = dataclasses.replace(SCHEMA, unit=None, max_rows_per_unit=None, ignore=("patient",))
     for schema, whom in ((by_visit, "one visit"), (SCHEMA, "one patient, with up to three visits")):
-        line = next(line for line in us.plan(schema, epsilon=1.0).lines if line.name == "moments")
+        line = next(line for line in us.plan(schema, epsilon=1.0).charges if line.name == "moments")
         noise = line.noise_multiplier * (schema.max_rows_per_unit or 1)
         print(f"To hide {whom}: noise on the correlations {noise:.1f} times what one row can change.")
 

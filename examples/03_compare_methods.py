@@ -8,8 +8,8 @@ private table costs its budget every time, and judging them on it is not covered
 
 import understudy as us
 from understudy.datasets import EXAMPLE_PARENTS, example, example_schema
-from understudy.evaluate import NOT_COVERED
-from understudy.metrics.structure import compare
+from understudy.evaluation.evaluate import NOT_COVERED
+from understudy.evaluation.structure import compare
 
 METHODS = ("independent", "copula", "mst", "privbayes")
 METRICS = ("wd", "tvd2_quantile", "correlation_max")

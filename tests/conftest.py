@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from understudy.schema import Column, Schema
 from understudy.synthesizers import METHODS
+from understudy.tables.schema import Column, Schema
 
 # Methods that train take few steps here: what is tested is what they promise, not how good they are.
 QUICK = {

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from plans import CATEGORIES, FIND, MOMENTS, PLANS, SELECT, TRAIN
-from understudy import accounting
-from understudy.accounting import (
+from understudy.privacy import accounting
+from understudy.privacy.accounting import (
     Budget,
     BudgetExceeded,
-    Item,
-    Line,
+    Charge,
+    PlannedMechanism,
     calibrate,
     epsilon_by_rdp,
     epsilon_spent,
     lattice,
-    planned_lines,
+    planned_charges,
 )
 
 
 def gaussian(noise_multiplier, times=1, **fields):
-    return Line(name="a", what="", mechanism="gaussian", noise_multiplier=noise_multiplier, times=times, **fields)
+    return Charge(name="a", what="", mechanism="gaussian", noise_multiplier=noise_multiplier, times=times, **fields)
 
 
 def by_pld(events, delta, spacing=1e-4):
@@ -75,7 +75,7 @@ def test_an_error_about_a_number_is_one_plain_sentence():
 )
 def test_a_plan_item_that_means_nothing_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
-        Item(**{"name": "a", "mechanism": "gaussian", "share": 1.0, **fields})
+        PlannedMechanism(**{"name": "a", "mechanism": "gaussian", "share": 1.0, **fields})
 
 
 def test_an_empty_plan_is_refused():
@@ -117,7 +117,7 @@ def test_merging_gaussians_changes_nothing(noises):
 
 
 def test_a_sampled_gaussian_costs_what_a_fine_pld_says():
-    line = Line(name="a", what="", mechanism="sampled gaussian", noise_multiplier=1.0, times=500, sampling_rate=0.01)
+    line = Charge(name="a", what="", mechanism="sampled gaussian", noise_multiplier=1.0, times=500, sampling_rate=0.01)
     event = dp_accounting.SelfComposedDpEvent(
         dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0)), 500
     )
@@ -128,7 +128,7 @@ def test_a_sampled_gaussian_costs_what_a_fine_pld_says():
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.5, 2.0, 8.0, 30.0])
 def test_a_choice_is_as_private_as_the_gaussian_it_is_charged_as(epsilon):
     """The worst mechanism with losses in a range of ε says t or t - ε; brute force over t, at every ε'."""
-    line = Line(name="a", what="", mechanism="exponential", noise_multiplier=2 / epsilon)
+    line = Charge(name="a", what="", mechanism="exponential", noise_multiplier=2 / epsilon)
     t = np.linspace(0.0, epsilon, 2001)[:, None]
     at = np.linspace(0.0, epsilon, 401)
     of_t = np.expm1(t - epsilon) / np.expm1(-epsilon)  # probability of the loss t, so that both sides sum to one
@@ -142,7 +142,7 @@ def test_a_choice_is_as_private_as_the_gaussian_it_is_charged_as(epsilon):
 
 def test_a_few_choices_among_gaussians_cost_less_than_by_concentrated_rates():
     epsilon, noise, delta = 0.1, 10.0, 1e-6
-    line = Line(name="a", what="", mechanism="exponential", noise_multiplier=2 / epsilon, times=8)
+    line = Charge(name="a", what="", mechanism="exponential", noise_multiplier=2 / epsilon, times=8)
     gaussians = [gaussian(noise) for _ in range(18)]  # nine times as much
     accountant = rdp.RdpAccountant([1 + 1.03**k for k in range(-100, 300)])
     accountant.compose(dp_accounting.ZCDpEvent(8 * epsilon**2 / 8 + 18 / (2 * noise**2)))
@@ -153,14 +153,14 @@ def test_a_few_choices_among_gaussians_cost_less_than_by_concentrated_rates():
 def test_noise_and_mu_are_each_other_s_inverse(mu):
     for mechanism in ("discrete gaussian", "gaussian", "exponential"):
         noise = accounting.noise_for(mechanism, mu)
-        line = Line(name="a", what="", mechanism=mechanism, noise_multiplier=noise)
+        line = Charge(name="a", what="", mechanism=mechanism, noise_multiplier=noise)
         assert line.mu == pytest.approx(mu, rel=1e-6)
 
 
 def test_the_exponential_mechanism_by_gumbel_noise_keeps_within_its_charge():
     """Two candidates, brute force: at every ε' the delta stays below the Gaussian's."""
     noise = 1.3
-    mu = Line(name="a", what="", mechanism="exponential", noise_multiplier=noise).mu
+    mu = Charge(name="a", what="", mechanism="exponential", noise_multiplier=noise).mu
     gaps = np.linspace(-8, 8, 801)
     first = 1 / (1 + np.exp(-gaps / noise))
     second = 1 / (1 + np.exp(-(gaps + 2) / noise))  # each score moves by 1, in opposite directions
@@ -171,7 +171,7 @@ def test_the_exponential_mechanism_by_gumbel_noise_keeps_within_its_charge():
 
 
 def test_thresholds_take_their_delta_first():
-    lines = planned_lines([CATEGORIES], 5.0)
+    lines = planned_charges([CATEGORIES], 5.0)
     plain = [dataclasses.replace(line, mechanism="discrete gaussian", threshold_delta=0.0) for line in lines]
     assert epsilon_spent(lines, 1e-6) == epsilon_spent(plain, 1e-6 - 3e-8)
     assert epsilon_spent(lines, 3e-8) == math.inf
@@ -195,7 +195,7 @@ def test_a_line_without_a_known_cost_is_refused(fields, message):
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_events_cost_what_their_lines_cost(plan):
-    lines = planned_lines(plan, 3.0)
+    lines = planned_charges(plan, 3.0)
     sampled = any(line.mechanism == "sampled gaussian" for line in lines)
     accountant = rdp.RdpAccountant(None if sampled else (1 + np.geomspace(0.01, 1e4, 500)).tolist())
     for line in lines:
@@ -207,7 +207,7 @@ def test_events_cost_what_their_lines_cost(plan):
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 @pytest.mark.parametrize("scale", [0.5, 3.0, 40.0])
 def test_rdp_never_says_less(plan, scale):
-    lines = planned_lines(plan, scale)
+    lines = planned_charges(plan, scale)
     assert epsilon_spent(lines, 1e-6) <= epsilon_by_rdp(lines, 1e-6) * (1 + 1e-6)
 
 
@@ -276,7 +276,7 @@ def test_the_lattice_is_fine_enough_and_no_finer_than_needed(sigma):
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_a_calibrated_plan_spends_nearly_all_and_never_more(plan, epsilon):
     scale = calibrate(plan, Budget(epsilon=epsilon, delta=1e-6))
-    assert 0.995 * epsilon <= epsilon_spent(planned_lines(plan, scale), 1e-6) <= epsilon
+    assert 0.995 * epsilon <= epsilon_spent(planned_charges(plan, scale), 1e-6) <= epsilon
 
 
 @pytest.mark.parametrize("epsilon", [1e-7, 1e6])
@@ -285,14 +285,14 @@ def test_a_calibrated_plan_spends_nearly_all_and_never_more(plan, epsilon):
 )
 def test_absurd_budgets_are_kept(plan, epsilon):
     scale = calibrate(PLANS[plan], Budget(epsilon=epsilon, delta=1e-6))
-    assert epsilon_spent(planned_lines(PLANS[plan], scale), 1e-6) <= epsilon
+    assert epsilon_spent(planned_charges(PLANS[plan], scale), 1e-6) <= epsilon
 
 
 @pytest.mark.parametrize("plan", ["gaussians", "selection"])
 def test_beyond_a_huge_epsilon_the_noise_stays_drawable(plan):
     scale = calibrate(PLANS[plan], Budget(epsilon=1e300, delta=1e-6))
     assert scale == calibrate(PLANS[plan], Budget(epsilon=1e7, delta=1e-6))
-    for line in planned_lines(PLANS[plan], scale):
+    for line in planned_charges(PLANS[plan], scale):
         assert line.noise_multiplier > 1e-7 if line.mechanism == "exponential" else lattice(line.sigma) <= 2**20
 
 
@@ -300,7 +300,7 @@ def test_beyond_a_huge_epsilon_the_noise_stays_drawable(plan):
 @pytest.mark.parametrize("plan", ["gaussians", "selection"])
 def test_absurd_deltas_are_kept(plan, delta):
     scale = calibrate(PLANS[plan], Budget(epsilon=1, delta=delta))
-    assert 0.995 <= epsilon_spent(planned_lines(PLANS[plan], scale), delta) <= 1
+    assert 0.995 <= epsilon_spent(planned_charges(PLANS[plan], scale), delta) <= 1
 
 
 @settings(deadline=None, derandomize=True, max_examples=20)
@@ -311,26 +311,26 @@ def test_absurd_deltas_are_kept(plan, delta):
 )
 def test_any_plan_of_gaussians_spends_nearly_all_and_never_more(shares, epsilon, exponent):
     plan = [
-        Item(name=str(place), mechanism="discrete gaussian", share=share, times=times)
+        PlannedMechanism(name=str(place), mechanism="discrete gaussian", share=share, times=times)
         for place, (share, times) in enumerate(shares)
     ]
     delta = 10**exponent
-    lines = planned_lines(plan, calibrate(plan, Budget(epsilon=epsilon, delta=delta)))
+    lines = planned_charges(plan, calibrate(plan, Budget(epsilon=epsilon, delta=delta)))
     exact = get_epsilon_gaussian(1 / math.sqrt(sum(line.times / line.noise_multiplier**2 for line in lines)), delta)
     assert 0.995 * epsilon <= exact <= epsilon
 
 
 def test_shares_divide_the_concentrated_budget():
     scale = calibrate([FIND, MOMENTS, SELECT], Budget(epsilon=1, delta=1e-6))
-    mu_squared = {line.name: line.times * line.mu**2 for line in planned_lines([FIND, MOMENTS, SELECT], scale)}
+    mu_squared = {line.name: line.times * line.mu**2 for line in planned_charges([FIND, MOMENTS, SELECT], scale)}
     assert mu_squared["moments"] / mu_squared["find"] == pytest.approx(0.6 / 0.08, rel=1e-3)
     assert mu_squared["select"] / mu_squared["find"] == pytest.approx(0.3 / 0.08, rel=1e-3)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.2, 1.0])
 def test_an_equal_share_costs_about_the_same_when_sampled(rate):
-    sampled = Item(name="train", mechanism="sampled gaussian", share=1.0, times=1000, sampling_rate=rate)
-    plain = Item(name="moments", mechanism="gaussian", share=1.0)
+    sampled = PlannedMechanism(name="train", mechanism="sampled gaussian", share=1.0, times=1000, sampling_rate=rate)
+    plain = PlannedMechanism(name="moments", mechanism="gaussian", share=1.0)
     budget = Budget(epsilon=1, delta=1e-6)
     assert calibrate([sampled], budget) == pytest.approx(calibrate([plain], budget), rel=0.1)
 
@@ -347,7 +347,7 @@ def test_thresholds_that_take_all_of_delta_are_refused():
 
 
 def test_sampling_that_is_private_by_itself_still_gets_noise():
-    item = Item(name="train", mechanism="sampled gaussian", share=1.0, sampling_rate=1e-5)
+    item = PlannedMechanism(name="train", mechanism="sampled gaussian", share=1.0, sampling_rate=1e-5)
     assert item.noise_at(calibrate([item], Budget(epsilon=1, delta=1e-3))) > 0.1
 
 

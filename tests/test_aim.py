@@ -8,12 +8,12 @@ import pytest
 
 import understudy
 from test_contract import distance
-from understudy.accounting import Item
-from understudy.marginals import FARTHEST, Domain, Measured
-from understudy.pgm import megabytes, model_size
-from understudy.schema import Column, Schema
+from understudy.graphical.inference import megabytes, model_size
+from understudy.graphical.marginals import FARTHEST, Domain, Measured
+from understudy.privacy.accounting import PlannedMechanism
 from understudy.synthesizers import aim
 from understudy.synthesizers.aim import AIM, POT, Candidates, noise_expected
+from understudy.tables.schema import Column, Schema
 
 RING = Schema(name="ring", columns=tuple(Column(name=name, kind="integer", low=0, high=3) for name in "abcd"))
 FIVE = Schema(name="five", columns=(*RING.columns, Column(name="e", kind="boolean")))
@@ -79,20 +79,20 @@ def test_numbers_keep_a_dependence_that_no_tree_holds():
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 1e6])
 def test_the_pot_is_emptied_and_every_round_chooses_and_counts(epsilon):
     model = understudy.fit(ring(500), RING, "aim", epsilon=epsilon, seed=0)
-    lines = [line for line in model.receipt.lines if line.name == POT]
+    lines = [line for line in model.receipt.charges if line.name == POT]
     assert [line.mechanism for line in lines] == ["exponential", "discrete gaussian"] * (len(lines) // 2)
-    whole = Item(name=POT, mechanism="adaptive", share=AIM().plan(RING)[0].share)
-    assert model.receipt.not_bought == 0 and whole.share == pytest.approx(1 - AIM().encoding_share)
+    whole = PlannedMechanism(name=POT, mechanism="adaptive", share=AIM().plan(RING)[0].share)
+    assert model.receipt.not_released == 0 and whole.share == pytest.approx(1 - AIM().encoding_share)
     assert 0.98 * epsilon <= model.receipt.epsilon <= epsilon
     spent = sum(line.mu**2 for line in lines)
-    encoder = sum(line.times * line.mu**2 for line in model.receipt.lines if line.name != POT)
+    encoder = sum(line.times * line.mu**2 for line in model.receipt.charges if line.name != POT)
     # The row count takes a little more than its share of the encoder's.
     assert spent / (spent + encoder) == pytest.approx(1 - AIM().encoding_share, rel=0.01)
 
 
 def test_rounds_grow_dearer_and_never_take_more_than_their_share():
     method = AIM(rounds_per_column=16, least_rounds=2)
-    lines = understudy.fit(ring(300), RING, method, epsilon=0.5, seed=0).receipt.lines
+    lines = understudy.fit(ring(300), RING, method, epsilon=0.5, seed=0).receipt.charges
     costs = np.array([line.mu**2 for line in lines if line.name == POT and line.mechanism == "discrete gaussian"])
     shares = costs / costs.sum()
     assert shares[0] == pytest.approx(1 / 64, rel=0.01)
@@ -104,14 +104,14 @@ def test_rounds_grow_dearer_and_never_take_more_than_their_share():
 def test_a_table_with_too_many_candidates_sees_samples_of_them(monkeypatch):
     monkeypatch.setattr(aim, "MOST_CANDIDATES", 3)
     model = understudy.fit(ring(1000), RING, "aim", epsilon=1.0, seed=0)
-    assert model.sample(50, seed=0).height == 50 and model.receipt.not_bought == 0
+    assert model.sample(50, seed=0).height == 50 and model.receipt.not_released == 0
 
 
 # Accents ------------------------------------------------------------------------------------------------------------
 
 
 def choices(model):
-    return [line for line in model.receipt.lines if line.mechanism == "exponential"]
+    return [line for line in model.receipt.charges if line.mechanism == "exponential"]
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
@@ -123,8 +123,8 @@ def test_accents_are_paid_for_and_bring_no_more_noise_than_they_may(epsilon):
     lines = choices(understudy.fit(frame, schema, QUICK_AIM, epsilon=epsilon, seed=0))
     for line in lines:
         assert 1 <= line.sensitivity <= FARTHEST**2 + 1e-9
-        loudest = aim.LOUDEST * 1.5 * len(x)  # half more, since the number of rows has noise
-        assert line.sigma <= max(loudest, line.noise_multiplier) * (1 + 1e-9) or epsilon < 0.1
+        largest_selection_noise = aim.LOUDEST * 1.5 * len(x)  # half more, since the number of rows has noise
+        assert line.sigma <= max(largest_selection_noise, line.noise_multiplier) * (1 + 1e-9) or epsilon < 0.1
     assert (max(line.sensitivity for line in lines) > 4) == (epsilon == 100.0)
 
 
@@ -173,8 +173,8 @@ def test_what_is_allowed_keeps_the_model_small(mb, used):
 def test_no_model_is_larger_than_was_allowed():
     method = AIM(max_model_mb=0.001)  # 131 cells: a triangle of the ring has 64
     model = understudy.fit(ring(), RING, method, epsilon=1e4, seed=0)
-    sizes = sum(table.probabilities.size for table in model.recipe.tables)
-    assert max(table.probabilities.size for table in model.recipe.tables) <= 64 and sizes <= 2 * 131
+    sizes = sum(table.probabilities.size for table in model.generator.tables)
+    assert max(table.probabilities.size for table in model.generator.tables) <= 64 and sizes <= 2 * 131
 
 
 def test_the_noise_expected_is_that_of_a_count_where_cells_are_full():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy.apart import RowsMixed, apart, proved
+from understudy.privacy.row_independence import RowsMixed, apart, proved
 from understudy.synthesizers.prada import density, networks
 from understudy.synthesizers.prada.networks import Layout, categorical, numeric
 

@@ -6,15 +6,15 @@ import time
 import numpy as np
 import pytest
 
-from understudy.bayesnet import BayesNet, Table, conditional, to_simplices
-from understudy.distributions import to_simplex
-from understudy.encoding import Cells
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy.core.randomness import Key
+from understudy.encoding.distributions import to_simplex
+from understudy.encoding.encoder import Bins
+from understudy.graphical.bayes_net import BayesNet, Table, conditional, to_simplices
+from understudy.tables.schema import Column, Schema
 
 
-def cut(size: int, nullable: bool = False) -> Cells:
-    return Cells(np.linspace(0, 1, size + 1 - nullable), nullable)
+def cut(size: int, nullable: bool = False) -> Bins:
+    return Bins(np.linspace(0, 1, size + 1 - nullable), nullable)
 
 
 def random_table(column, parents, shape, draw, groups=()):

@@ -14,9 +14,10 @@ import polars as pl
 import pytest
 
 import understudy as us
-from understudy import bench, grids
-from understudy.grids import Dataset, GridError
-from understudy.result_file import read
+from understudy.benchmark import grids
+from understudy.benchmark import runner as bench
+from understudy.benchmark.grids import Dataset, GridError
+from understudy.benchmark.result_file import read
 
 GRID = """
 name = "tiny"
@@ -88,7 +89,7 @@ def test_the_purchases_on_a_line_add_up_to_the_receipt(raced):
     line = next(line for line in read(raced[0]) if line["label"] == "copula")
     on = bench.course(Dataset(graph="erdos-renyi", rows=80, columns=4, degree=1), "private", 0)
     model = us.fit(on.train, on.schema, "copula", epsilon=1.0, delta=1e-5, seed=0)
-    assert sum(group["purchases"] for group in line["receipt"]["lines"]) == len(model.receipt.lines)
+    assert sum(group["purchases"] for group in line["receipt"]["lines"]) == len(model.receipt.charges)
     assert line["receipt"]["epsilon"] == model.receipt.epsilon
 
 
@@ -120,7 +121,7 @@ name = "trained"
 epsilons = [1, 5]
 seeds = [0]
 metrics = ["wd"]
-yardsticks = false
+baselines = false
 
 [[datasets]]
 graph = "erdos-renyi"

@@ -20,7 +20,7 @@ import pytest
 import understudy as us
 from conftest import MIXED, mixed_table
 from understudy import datasets
-from understudy.schema import Column
+from understudy.tables.schema import Column
 
 EXTRA = "the extra `browser` is not installed: pip install 'understudy[browser]'"
 playwright = pytest.importorskip("playwright.sync_api", reason=EXTRA)

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plans import FIND, MOMENTS, PLANS, POT, RESOLVE, SELECT, TRAIN
-from understudy import accounting
-from understudy.accounting import Item, epsilon_spent
-from understudy.budget import Budget, BudgetExceeded, Ledger, Part, Receipt
+from understudy.privacy import accounting
+from understudy.privacy.accounting import PlannedMechanism, epsilon_spent
+from understudy.privacy.ledger import Budget, BudgetExceeded, FilterShare, Ledger, Receipt
 
 
 def by_pld(events, delta, spacing):
@@ -29,13 +29,13 @@ def by_pld(events, delta, spacing):
 def spend_all(ledger):
     for item in ledger.plan:
         if item.mechanism == "sampled gaussian":
-            ledger.pay(item.name, what="training", sensitivity=0.5, times=item.times)
+            ledger.charge(item.name, what="training", sensitivity=0.5, times=item.times)
         elif item.mechanism == "adaptive":
-            ledger.pay(Part(item.name, 0.6), what="a choice", sensitivity=1, mechanism="exponential")
-            ledger.pay(Part(item.name, 0.4), what="a marginal", sensitivity=1, mechanism="discrete gaussian")
+            ledger.charge(FilterShare(item.name, 0.6), what="a choice", sensitivity=1, mechanism="exponential")
+            ledger.charge(FilterShare(item.name, 0.4), what="a marginal", sensitivity=1, mechanism="discrete gaussian")
         else:
             for column in range(item.times):
-                ledger.pay(item.name, what=f"{item.name} of column {column}", sensitivity=1)
+                ledger.charge(item.name, what=f"{item.name} of column {column}", sensitivity=1)
     return ledger.receipt()
 
 
@@ -63,8 +63,8 @@ def test_noise_fixed_in_the_plan_is_not_scaled():
 
 def test_paying_returns_the_noise_that_is_charged():
     ledger = Ledger(Budget(epsilon=1, delta=1e-6), PLANS["gaussians"])
-    sigma = ledger.pay("moments", what="second moments", sensitivity=12.5)
-    line = ledger.receipt().lines[0]
+    sigma = ledger.charge("moments", what="second moments", sensitivity=12.5)
+    line = ledger.receipt().charges[0]
     assert sigma == line.sigma == 12.5 * ledger.noise("moments")
     assert line.noise_multiplier == ledger.noise("moments")
 
@@ -72,34 +72,34 @@ def test_paying_returns_the_noise_that_is_charged():
 def test_a_purchase_beyond_the_plan_is_refused_and_not_entered():
     ledger = Ledger(Budget(epsilon=1, delta=1e-6), [FIND, MOMENTS])
     for column in range(8):
-        ledger.pay("find", what=f"column {column}", sensitivity=1)
+        ledger.charge("find", what=f"column {column}", sensitivity=1)
     with pytest.raises(BudgetExceeded) as caught:
-        ledger.pay("find", what="once more", sensitivity=1)
+        ledger.charge("find", what="once more", sensitivity=1)
     assert str(caught.value) == (
         '"find" was planned for 8 purchases and all are spent; nothing was read. Plan more of them, or raise epsilon.'
     )
-    assert len(ledger.receipt().lines) == 8
+    assert len(ledger.receipt().charges) == 8
 
 
 def test_more_at_once_than_is_left_is_refused_whole():
     ledger = Ledger(Budget(epsilon=1, delta=1e-6), [TRAIN])
-    ledger.pay("train", what="training", sensitivity=1, times=1500)
+    ledger.charge("train", what="training", sensitivity=1, times=1500)
     with pytest.raises(BudgetExceeded, match="planned for 2000 purchases and 500 are left where 501 were asked for"):
-        ledger.pay("train", what="training", sensitivity=1, times=501)
+        ledger.charge("train", what="training", sensitivity=1, times=501)
     assert ledger.left("train") == 500
 
 
 def test_what_is_not_planned_cannot_be_paid():
     ledger = Ledger(Budget(epsilon=1, delta=1e-6), [MOMENTS])
     with pytest.raises(BudgetExceeded, match='"find" is not in the plan, which holds "moments"; nothing was read'):
-        ledger.pay("find", what="column 0", sensitivity=1)
+        ledger.charge("find", what="column 0", sensitivity=1)
 
 
 @pytest.mark.parametrize("sensitivity", [0, -1, math.nan, math.inf])
 def test_a_sensitivity_that_would_remove_the_noise_is_refused(sensitivity):
     ledger = Ledger(Budget(epsilon=1, delta=1e-6), [MOMENTS])
     with pytest.raises(ValueError, match='"moments", sensitivity: expected a finite number > 0'):
-        ledger.pay("moments", what="second moments", sensitivity=sensitivity)
+        ledger.charge("moments", what="second moments", sensitivity=sensitivity)
     assert ledger.left("moments") == 1
 
 
@@ -120,10 +120,10 @@ def pot(epsilon: float = 1.0) -> Ledger:
 def test_a_pot_is_bought_in_parts_until_it_is_empty():
     ledger = pot()
     for share in (0.25, 0.5, 0.25):
-        ledger.pay(Part("pot", share), what="a", sensitivity=1, mechanism="discrete gaussian")
+        ledger.charge(FilterShare("pot", share), what="a", sensitivity=1, mechanism="discrete gaussian")
     assert ledger.left("pot") == 0
     with pytest.raises(BudgetExceeded, match=r'of "pot" 0 is left where 0[.]01 was asked for; nothing was read'):
-        ledger.pay(Part("pot", 0.01), what="a", sensitivity=1, mechanism="discrete gaussian")
+        ledger.charge(FilterShare("pot", 0.01), what="a", sensitivity=1, mechanism="discrete gaussian")
 
 
 @settings(deadline=None, derandomize=True, max_examples=20)
@@ -134,24 +134,24 @@ def test_whatever_is_bought_from_a_pot_costs_no_more_than_the_pot(parts):
     for share, choice in parts:
         with contextlib.suppress(BudgetExceeded):
             mechanism = "exponential" if choice else "discrete gaussian"
-            ledger.pay(Part("pot", share), what="a", sensitivity=1, mechanism=mechanism)
-    bought = [line for line in ledger.receipt().lines if line.name == "pot"]
+            ledger.charge(FilterShare("pot", share), what="a", sensitivity=1, mechanism=mechanism)
+    bought = [line for line in ledger.receipt().charges if line.name == "pot"]
     assert sum(line.times * line.mu**2 for line in bought) <= whole * (1 + 1e-6)
     assert ledger.receipt().epsilon <= 1.0
 
 
 def test_a_pot_that_was_touched_is_charged_in_full():
     untouched, touched, emptied = pot(), pot(), pot()
-    touched.pay(Part("pot", 0.01), what="a", sensitivity=1, mechanism="exponential")
-    emptied.pay(Part("pot", 1.0), what="a", sensitivity=1, mechanism="gaussian")
+    touched.charge(FilterShare("pot", 0.01), what="a", sensitivity=1, mechanism="exponential")
+    emptied.charge(FilterShare("pot", 1.0), what="a", sensitivity=1, mechanism="gaussian")
     assert untouched.receipt().epsilon == 0
     assert touched.receipt().epsilon == emptied.receipt().epsilon > 0.5
-    assert touched.receipt().not_bought == FIND.times
+    assert touched.receipt().not_released == FIND.times
 
 
 def test_half_the_share_is_root_two_the_noise():
     ledger = pot()
-    whole, half = (ledger.noise(Part("pot", share), "discrete gaussian") for share in (1.0, 0.5))
+    whole, half = (ledger.noise(FilterShare("pot", share), "discrete gaussian") for share in (1.0, 0.5))
     assert half / whole == pytest.approx(math.sqrt(2))
 
 
@@ -159,19 +159,19 @@ def test_half_the_share_is_root_two_the_noise():
     ("item", "mechanism", "message"),
     [
         ("pot", "exponential", "expected a Part of it"),
-        (Part("find", 0.1), "discrete gaussian", "its name, since it is no pot"),
-        (Part("pot", 0.1), None, "a pot pays for Gaussian noise and for choices"),
-        (Part("pot", 0.1), "sampled gaussian", "a pot pays for Gaussian noise and for choices"),
-        (Part("pot", 0.0), "exponential", "expected a number > 0 and <= 1"),
-        (Part("pot", float("nan")), "exponential", "expected a number > 0 and <= 1"),
+        (FilterShare("find", 0.1), "discrete gaussian", "its name, since it is no pot"),
+        (FilterShare("pot", 0.1), None, "a pot pays for Gaussian noise and for choices"),
+        (FilterShare("pot", 0.1), "sampled gaussian", "a pot pays for Gaussian noise and for choices"),
+        (FilterShare("pot", 0.0), "exponential", "expected a number > 0 and <= 1"),
+        (FilterShare("pot", float("nan")), "exponential", "expected a number > 0 and <= 1"),
         ("find", "exponential", 'was planned as "discrete gaussian", and the hatch is "exponential"'),
     ],
 )
 def test_a_purchase_of_another_kind_is_refused(item, mechanism, message):
     ledger = pot()
     with pytest.raises(ValueError, match=message):
-        ledger.pay(item, what="a", sensitivity=1, mechanism=mechanism)
-    assert ledger.receipt().lines == ()
+        ledger.charge(item, what="a", sensitivity=1, mechanism=mechanism)
+    assert ledger.receipt().charges == ()
 
 
 # --- The receipt ---
@@ -181,7 +181,7 @@ def test_a_purchase_of_another_kind_is_refused(item, mechanism, message):
 @pytest.mark.parametrize("epsilon", [0.2, 5.0])
 def test_the_total_can_be_recomputed_from_the_lines(plan, epsilon):
     receipt = spend_all(Ledger(Budget(epsilon=epsilon, delta=1e-6), plan))
-    left = receipt.delta - sum(line.times * line.threshold_delta for line in receipt.lines)
+    left = receipt.delta - sum(line.times * line.threshold_delta for line in receipt.charges)
     again = by_pld(receipt.events(), left, spacing=2e-4 * epsilon)
     assert again == pytest.approx(receipt.epsilon, rel=0.01)
     assert again <= epsilon
@@ -190,18 +190,18 @@ def test_the_total_can_be_recomputed_from_the_lines(plan, epsilon):
 
 def test_what_was_not_bought_is_not_on_the_receipt():
     ledger = Ledger(Budget(epsilon=1, delta=1e-6), PLANS["gaussians"])
-    ledger.pay("moments", what="second moments", sensitivity=1)
+    ledger.charge("moments", what="second moments", sensitivity=1)
     receipt = ledger.receipt()
-    assert receipt.epsilon == epsilon_spent(receipt.lines, 1e-6) < 0.9
-    assert receipt.not_bought == 16
+    assert receipt.epsilon == epsilon_spent(receipt.charges, 1e-6) < 0.9
+    assert receipt.not_released == 16
     assert "16 planned purchases not made" in str(receipt)
 
 
 def test_a_line_says_what_it_costs_alone():
     ledger = Ledger(Budget(epsilon=1, delta=1e-6), [FIND, SELECT])
-    ledger.pay("find", what="column 0", sensitivity=1)
-    scale = ledger.pay("select", what="the best pair", sensitivity=3)
-    find, select = ledger.receipt().lines
+    ledger.charge("find", what="column 0", sensitivity=1)
+    scale = ledger.charge("select", what="the best pair", sensitivity=3)
+    find, select = ledger.receipt().charges
     assert find.epsilon == pytest.approx(get_epsilon_gaussian(ledger.noise("find"), 1e-6), rel=1e-3)
     assert select.epsilon == pytest.approx(2 * 3 / scale)
 
@@ -280,8 +280,8 @@ def test_the_text_states(fact):
 
 def test_the_text_is_at_most_100_columns_wide():
     ledger = Ledger(Budget(epsilon=1e6, delta=1e-6), PLANS["gaussians"])
-    ledger.pay("find", what="where the mass of " + "a long name " * 20 + "lies", sensitivity=123456.789)
-    ledger.pay("find", what="where the mass of 'age' lies", sensitivity=123456.789)
+    ledger.charge("find", what="where the mass of " + "a long name " * 20 + "lies", sensitivity=123456.789)
+    ledger.charge("find", what="where the mass of 'age' lies", sensitivity=123456.789)
     assert max(len(line) for line in str(ledger.receipt()).splitlines()) <= 100
 
 
@@ -294,22 +294,22 @@ def test_equal_lines_are_priced_once():
     ledger = Ledger(Budget(epsilon=1, delta=1e-6), plan)
     before = accounting._pld_epsilon.cache_info().misses
     receipt = spend_all(ledger)
-    assert len(receipt.lines) == 801
+    assert len(receipt.charges) == 801
     assert str(receipt).count(", and 399 more") == 2  # and shown once
     assert accounting._pld_epsilon.cache_info().misses - before <= 4  # three kinds of line and the total
 
 
 def test_an_empty_pot_sells_nothing_however_little_is_asked_for():
-    till = Ledger(Budget(epsilon=1.0, delta=1e-6), [Item(name="pot", mechanism="adaptive", share=1.0)])
-    till.pay(Part("pot", 1.0), what="all", sensitivity=1.0, mechanism="gaussian")
+    till = Ledger(Budget(epsilon=1.0, delta=1e-6), [PlannedMechanism(name="pot", mechanism="adaptive", share=1.0)])
+    till.charge(FilterShare("pot", 1.0), what="all", sensitivity=1.0, mechanism="gaussian")
     with pytest.raises(BudgetExceeded):
         for _ in range(3):
-            till.pay(Part("pot", 1e-9), what="more", sensitivity=1.0, mechanism="gaussian")
+            till.charge(FilterShare("pot", 1e-9), what="more", sensitivity=1.0, mechanism="gaussian")
 
 
 @pytest.mark.parametrize("times", [0, -1, 1.5])
 def test_a_purchase_is_made_a_whole_number_of_times(times):
-    till = Ledger(Budget(epsilon=1.0, delta=1e-6), [Item(name="pot", mechanism="adaptive", share=1.0)])
+    till = Ledger(Budget(epsilon=1.0, delta=1e-6), [PlannedMechanism(name="pot", mechanism="adaptive", share=1.0)])
     with pytest.raises(ValueError, match="times: expected"):
-        till.pay(Part("pot", 0.1), what="x", sensitivity=1.0, mechanism="gaussian", times=times)
+        till.charge(FilterShare("pot", 0.1), what="x", sensitivity=1.0, mechanism="gaussian", times=times)
     assert till.left("pot") == 1.0

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import understudy as us
-from understudy import datasets, demo
-from understudy.cli import cli, options
-from understudy.ledger_file import LedgerFile
+from understudy import datasets
+from understudy.cli import cli, demo, options
+from understudy.privacy.ledger_file import LedgerFile
 from understudy.synthesizers import DEFAULT
 
 HEAVY = ["dp_accounting", "jax", "mbi", "narwhals", "numpy", "opendp", "pandas", "polars", "rich", "scipy"]

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import understudy as us
 from conftest import TINY_GRID
-from understudy import datasets, demo
-from understudy.cli import cli
-from understudy.ledger_file import LedgerFile
+from understudy import datasets
+from understudy.cli import cli, demo
+from understudy.privacy.ledger_file import LedgerFile
 
 
 def run(*arguments):

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 
 import understudy as us
 from conftest import QUICK, quick
-from understudy import table
 from understudy.cli import cli
-from understudy.constraints import Combination, Condition, Implication, Inequality, Rows, Sum
+from understudy.core.randomness import Key
 from understudy.model import Model, load
-from understudy.randomness import Key
-from understudy.rejection import FEWEST_DRAWN
-from understudy.schema import Column, Schema, SchemaError
 from understudy.synthesizers import METHODS
+from understudy.tables import table
+from understudy.tables.constraints import Combination, Condition, Implication, Inequality, Rows, Sum
+from understudy.tables.rejection import FEWEST_DRAWN
+from understudy.tables.schema import Column, Schema, SchemaError
 
 FIRST, LAST = datetime.datetime(2020, 1, 1), datetime.datetime(2021, 1, 1)
 STAYS = Schema(
@@ -433,7 +433,7 @@ def test_constraints_hold_in_every_kind_of_frame(models, kind):
 @pytest.mark.parametrize("n", [0, 1, 700])
 def test_without_constraints_a_sample_is_what_the_recipe_draws_bit_for_bit(models, method, n):
     model = models[method]
-    columns = model.encoder.decode(model.recipe.sample(n, key=Key.new(3)))
+    columns = model.encoder.decode(model.generator.sample(n, key=Key.new(3)))
     assert model.sample(n, 3).equals(table.to_frame(columns, model.schema, model.encoder.labels, model.kind))
     assert (model.acceptance.drawn, model.acceptance.share) == (n, 1.0)
 

@@ -11,14 +11,15 @@ import pytest
 import understudy
 from conftest import MIXED, QUICK, mixed_table, quick
 from test_model import assert_holds_no_rows
-from understudy import encoding, pipeline
-from understudy.accounting import Budget, BudgetExceeded
-from understudy.budget import Ledger, Part
-from understudy.mechanisms import PrivateRows, lock
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy import pipeline
+from understudy.core.randomness import Key
+from understudy.encoding import encoder as encoding
+from understudy.privacy.accounting import Budget, BudgetExceeded
+from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.mechanisms import PrivateRows, lock
 from understudy.synthesizers import METHODS
-from understudy.table import read
+from understudy.tables.schema import Column, Schema
+from understudy.tables.table import read
 
 pytestmark = pytest.mark.parametrize("method", METHODS)
 
@@ -63,18 +64,18 @@ def test_the_receipt_is_within_the_budget(method, mixed):
 
 def test_a_spent_ledger_is_refused(method, mixed):
     configured, budget = quick(method), Budget(epsilon=1.0, delta=1e-6)
-    ledger = Ledger(budget, pipeline.items(MIXED, configured, budget))
+    ledger = Ledger(budget, pipeline.planned_mechanisms(MIXED, configured, budget))
     guest = read(mixed, MIXED)
     rows = lock(guest.columns, guest.labels, key=Key.new(0))
-    encoder = encoding.buy(rows, MIXED, ledger=ledger, key=Key.new(0))
+    encoder = encoding.fit_encoder(rows, MIXED, ledger=ledger, key=Key.new(0))
     own = configured.plan(MIXED)
     for item in own:
         if item.mechanism == "adaptive":
-            ledger.pay(Part(item.name, 1.0), what="spent", sensitivity=1.0, mechanism="discrete gaussian")
+            ledger.charge(FilterShare(item.name, 1.0), what="spent", sensitivity=1.0, mechanism="discrete gaussian")
         else:
-            ledger.pay(item.name, what="spent", sensitivity=1.0, times=item.times)
+            ledger.charge(item.name, what="spent", sensitivity=1.0, times=item.times)
     with pytest.raises(BudgetExceeded):
-        encoding.buy(PrivateRows({}, {}, 1), MIXED, ledger=ledger, key=Key.new(0))
+        encoding.fit_encoder(PrivateRows({}, {}, 1), MIXED, ledger=ledger, key=Key.new(0))
     if own:
         with pytest.raises(BudgetExceeded):
             configured.fit(rows, encoder, ledger=ledger, key=Key.new(0))

@@ -12,16 +12,16 @@ from scipy.special import ndtri, stdtr
 from scipy.stats import kstest
 
 import understudy
-from understudy.encoding import Feature, target_accents
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import ScoreColumn, target_weightings
 from understudy.synthesizers.copula import (
     Copula,
-    CopulaRecipe,
+    FittedCopula,
     latent_correlation,
     nearest_correlation,
     student_level,
 )
+from understudy.tables.schema import Column, Schema
 
 SHAPES = {
     "continuous": lambda z: np.exp(z),
@@ -53,7 +53,7 @@ def pair(first, second, correlation, n=20_000):
 def test_the_correlation_behind_is_recovered(first, second, correlation):
     frame, schema = pair(first, second, correlation)
     model = understudy.fit(frame, schema, Copula(clip_range=(10.0, 10.0)), epsilon=1e4, seed=0)
-    factor = model.recipe.factor
+    factor = model.generator.factor
     assert abs((factor @ factor.T)[0, 1] - correlation) < 0.07
 
 
@@ -63,8 +63,8 @@ def test_it_is_recovered_through_an_accented_target(second, correlation):
     frame, schema = pair("integer", second, correlation)
     schema = dataclasses.replace(schema, target="b")
     model = understudy.fit(frame, schema, Copula(clip_range=(10.0, 10.0)), epsilon=1e4, seed=0)
-    assert target_accents(model.encoder).keys() == {"b"}
-    factor = model.recipe.factor
+    assert target_weightings(model.encoder).keys() == {"b"}
+    factor = model.generator.factor
     assert abs((factor @ factor.T)[0, 1] - correlation) < 0.07
 
 
@@ -90,7 +90,7 @@ def test_samples_have_the_correlations_of_the_matrix(seed):
     factors = draw.normal(size=(4, 6))
     wanted = nearest_correlation(np.asarray(np.corrcoef(factors)))
     factor = np.asarray(np.linalg.cholesky(wanted), dtype=np.float64)
-    recipe = CopulaRecipe(tuple(Feature(n) for n in "abcd"), factor, np.zeros(4), np.inf)
+    recipe = FittedCopula(tuple(ScoreColumn(n) for n in "abcd"), factor, np.zeros(4), np.inf)
     levels = recipe.sample(40_000, key=Key.new(seed))
     scores = ndtri(np.stack([levels[n] for n in "abcd"]))
     np.testing.assert_allclose(np.corrcoef(scores), wanted, atol=0.03)
@@ -99,7 +99,7 @@ def test_samples_have_the_correlations_of_the_matrix(seed):
 
 @pytest.mark.parametrize("degrees", [4.0, 8.0, np.inf])
 def test_levels_are_uniform_whatever_the_degrees(degrees):
-    recipe = CopulaRecipe((Feature("a"), Feature("b")), np.eye(2), np.zeros(2), degrees)
+    recipe = FittedCopula((ScoreColumn("a"), ScoreColumn("b")), np.eye(2), np.zeros(2), degrees)
     levels = recipe.sample(20_000, key=Key.new(0))
     assert all(kstest(level, "uniform").pvalue > 1e-4 for level in levels.values())
 
@@ -113,7 +113,9 @@ def test_the_level_of_a_student_variable_is_scipy_s(degrees):
 @pytest.mark.parametrize("degrees", [8.0, np.inf])
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 0.9])
 def test_as_many_are_missing_as_the_recipe_says(share, degrees):
-    recipe = CopulaRecipe((Feature("a"), Feature("a", missing=True)), np.eye(2), np.array([0.0, share]), degrees)
+    recipe = FittedCopula(
+        (ScoreColumn("a"), ScoreColumn("a", missing=True)), np.eye(2), np.array([0.0, share]), degrees
+    )
     gone = np.isnan(recipe.sample(20_000, key=Key.new(0))["a"])
     assert abs(gone.mean() - share) < 0.015
 

@@ -10,7 +10,7 @@ import pytest
 
 import understudy as us
 from understudy import datasets
-from understudy.ledger_file import LedgerFile
+from understudy.privacy.ledger_file import LedgerFile
 
 COMMAND = "from understudy.cli import main; main()"
 # Says when it starts, so that a killing can be aimed at the run and not at the start of Python.

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from understudy import datasets
-from understudy.datasets import TABLES, DatasetError, PublicTable
-from understudy.table import read
+from understudy.datasets import public as datasets
+from understudy.datasets.public import TABLES, DatasetError, PublicTable
+from understudy.tables.table import read
 
 TINY = pl.DataFrame({"size": [1.5, -2.0, 1e-7], "count": [3, 4, 5], "colour": ["red", None, "dark blue"]})
 ARFF = """% a made-up table

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import brentq
 
-from understudy.distributions import (
+from understudy.encoding.distributions import (
     LARGEST,
     Distribution,
     Round,
@@ -63,7 +63,7 @@ def test_the_nearest_point_of_the_simplex_is_a_common_shift(masses, total):
     assert nearest.min() >= 0 and np.isclose(nearest.sum(), total)
 
 
-# Cells.
+# Bins.
 
 
 def grid(*, low, high, integer, atoms=(), octaves=1):

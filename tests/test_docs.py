@@ -31,11 +31,11 @@ from click.testing import CliRunner
 
 import understudy as us
 from test_house import BENCH, HOUSE, PLAN
-from understudy.accounting import Budget
 from understudy.cli import cli
+from understudy.privacy.accounting import Budget
 from understudy.report.privacy import attacker
-from understudy.schema import KINDS
-from understudy.synthesizers import METHODS, RECIPES
+from understudy.synthesizers import FITTED, METHODS
+from understudy.tables.schema import KINDS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")] + sorted(ROOT.glob("docs/*.md"))
@@ -122,7 +122,7 @@ def write_visits(folder: Path, n: int = 400) -> None:
 @contextlib.contextmanager
 def workshop_as_it_was() -> Iterator[None]:
     """Takes methods out again that a page has entered."""
-    before = [(known, dict(known)) for known in (METHODS, RECIPES)]
+    before = [(known, dict(known)) for known in (METHODS, FITTED)]
     try:
         yield
     finally:
@@ -146,7 +146,7 @@ def test_every_block_runs(path, tmp_path, monkeypatch, capsys):
 def test_the_tutorial_s_schema_names_columns_of_adult():
     """Holds without the table, too."""
     written = next(text for language, text in blocks(ROOT / "docs" / "tutorial.md") if language == "toml")
-    tutorial, ours = us.Schema.parse(written), us.Schema.parse((HOUSE / "data" / "adult.toml").read_text())
+    tutorial, ours = us.Schema.parse(written), us.Schema.parse((HOUSE / "datasets" / "data" / "adult.toml").read_text())
     assert {*tutorial.names, *tutorial.ignore} == set(ours.names)
     assert {column.name: column.kind for column in tutorial} == {name: ours[name].kind for name in tutorial.names}
     for column in tutorial:

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import understudy as us
-from understudy import datasets, doctor
-from understudy.cli import cli
-from understudy.doctor import Finding, Need
+from understudy import datasets
+from understudy.cli import cli, doctor
+from understudy.cli.doctor import Finding, Need
 
 PARTS = ["python", "dependencies", "extra", "devices", "x64", "cache", "data", "entropy", "disk", "memory"]
 SELF_TEST = ["fit", "receipt", "sample", "repetition", "speed"]

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy import dpsgd
-from understudy.accounting import Budget, Item
-from understudy.budget import BudgetExceeded, Ledger
-from understudy.dpsgd import Job, Layer, clipped_sums, largest_batch, poisson_batch, train
-from understudy.mechanisms import PrivateRows, lock
-from understudy.randomness import Key
+from understudy.core.randomness import Key
+from understudy.privacy import gradients as dpsgd
+from understudy.privacy.accounting import Budget, PlannedMechanism
+from understudy.privacy.gradients import Job, Layer, clipped_sums, largest_batch, poisson_batch, train
+from understudy.privacy.ledger import BudgetExceeded, Ledger
+from understudy.privacy.mechanisms import PrivateRows, lock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def start(steps=1, value=0.0):
 
 
 def ledger(steps=1, rate=1.0, noise=None, epsilon=1.0):
-    item = Item(
+    item = PlannedMechanism(
         name="steps", mechanism="sampled gaussian", share=1.0, times=steps, sampling_rate=rate, noise_multiplier=noise
     )
     return Ledger(Budget(epsilon=epsilon, delta=1e-5), [item])
@@ -75,7 +75,7 @@ def job(columns, *, steps=1, rate=1.0, noise=None, clip=1.0, seed=0, epsilon=1.0
 
 
 def run(jobs, loop=None, **options):
-    return train(loop or Regression(), jobs, ["a", "b", "y"], item="steps", what="a regression", **options)
+    return train(loop or Regression(), jobs, ["a", "b", "y"], planned="steps", what="a regression", **options)
 
 
 def exact_run(columns, *, clip, loop=None):
@@ -372,7 +372,7 @@ def test_a_batch_fits_into_its_place(units, rate):
 def test_the_noise_is_what_was_paid_for():
     steps, asked = 400, job(table(), steps=400, clip=2.0)
     [state] = run([asked])
-    line = asked.ledger.receipt().lines[0]
+    line = asked.ledger.receipt().charges[0]
     exact = np.asarray(exact_run(table(), clip=2.0)["kept"][0])
     noise = (np.asarray(state["kept"]) - exact).ravel() / line.sigma
     assert line.sigma == pytest.approx(line.noise_multiplier * 2.0)
@@ -383,7 +383,7 @@ def test_the_noise_is_what_was_paid_for():
 def test_the_receipt_says_what_was_done():
     asked = job(table(), steps=20, rate=0.1, clip=0.5)
     run([asked])
-    line = asked.ledger.receipt().lines[0]
+    line = asked.ledger.receipt().charges[0]
     assert (line.mechanism, line.times, line.sampling_rate, line.sensitivity) == ("sampled gaussian", 20, 0.1, 0.5)
     assert 0.99 <= asked.ledger.receipt().epsilon <= 1.0
 
@@ -398,7 +398,7 @@ def test_a_second_training_is_not_paid_for():
 def test_nothing_is_read_that_is_not_paid():
     asked = dataclasses.replace(job({}, steps=5), rows=PrivateRows({}, {}, 1))  # reading would be a KeyError
     with pytest.raises(BudgetExceeded, match="not in the plan"):
-        train(Regression(), [asked], ["a"], item="other", what="")
+        train(Regression(), [asked], ["a"], planned="other", what="")
     with pytest.raises(KeyError):
         run([asked])
     assert asked.ledger.left("steps") == 0  # entered before it was read
@@ -507,12 +507,12 @@ def test_a_unit_of_many_rows_adds_no_more_where_the_table_does_not_fit():
     most, people = 300, 20_000
 
     def released(units):
-        plan = [Item(name="g", mechanism="sampled gaussian", share=1.0, times=1, sampling_rate=1.0)]
+        plan = [PlannedMechanism(name="g", mechanism="sampled gaussian", share=1.0, times=1, sampling_rate=1.0)]
         ledger = Ledger(Budget(epsilon=1e6, delta=1e-6), plan, max_rows_per_unit=most)  # hardly any noise
         rows = PrivateRows({"x": np.where(units < people, 1.0, -1.0)}, {}, most, units)
         capacity = dpsgd.capacity_for(1.0)
         job = Job(rows=rows, ledger=ledger, key=Key.new(0), state=np.float32(0), clip_norm=1.0, capacity=capacity)
-        return float(train(Sum(), [job], ["x"], item="g", what="")[0])
+        return float(train(Sum(), [job], ["x"], planned="g", what="")[0])
 
     others = np.arange(people)
     with_one_more = np.concatenate([others, np.full(most, people)])
@@ -520,11 +520,11 @@ def test_a_unit_of_many_rows_adds_no_more_where_the_table_does_not_fit():
 
 
 def test_batches_that_float32_cannot_add_up_are_refused_before_anything_is_paid():
-    plan = [Item(name="g", mechanism="sampled gaussian", share=1.0, times=1, sampling_rate=1.0)]
+    plan = [PlannedMechanism(name="g", mechanism="sampled gaussian", share=1.0, times=1, sampling_rate=1.0)]
     ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), plan)
     rows = PrivateRows({"x": np.zeros(3)}, {}, 1)
     capacity = dpsgd.capacity_for(1e7)
     job = Job(rows=rows, ledger=ledger, key=Key.new(0), state=np.float32(0), clip_norm=1.0, capacity=capacity)
     with pytest.raises(ValueError, match="expected at most 1 000 000"):
-        train(Sum(), [job], ["x"], item="g", what="")
+        train(Sum(), [job], ["x"], planned="g", what="")
     assert ledger.left("g") == 1

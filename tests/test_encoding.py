@@ -15,26 +15,27 @@ from scipy.special import ndtr, ndtri
 
 import understudy
 from conftest import MIXED, mixed_table, quick
-from understudy import distributions, encoding
-from understudy.accounting import Budget
-from understudy.budget import Ledger
-from understudy.distributions import Distribution
-from understudy.encoding import (
+from understudy.core.randomness import Key
+from understudy.encoding import distributions
+from understudy.encoding import encoder as encoding
+from understudy.encoding.distributions import Distribution
+from understudy.encoding.encoder import (
     ColumnMap,
     Encoder,
-    Feature,
+    ScoreColumn,
     best_cut,
-    cells,
-    codes,
-    features,
+    bin_rows,
     loading,
+    make_bins,
     mean_score,
-    scores,
+    score_columns,
+    score_rows,
 )
-from understudy.mechanisms import lock
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
-from understudy.table import read
+from understudy.privacy.accounting import Budget
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import lock
+from understudy.tables.schema import Column, Schema
+from understudy.tables.table import read
 
 HUGE = 1e6
 
@@ -47,7 +48,7 @@ def locked(table, schema):
 def bought(table, schema, epsilon=HUGE, seed=0):
     """The encoder that a share of everything buys."""
     ledger = Ledger(Budget(epsilon=epsilon, delta=1e-6), encoding.plan(schema, share=1.0, delta=1e-6))
-    return encoding.buy(locked(table, schema), schema, ledger=ledger, key=Key.new(seed))
+    return encoding.fit_encoder(locked(table, schema), schema, ledger=ledger, key=Key.new(seed))
 
 
 def one(kind, cells_, **facts):
@@ -176,8 +177,8 @@ def test_a_column_that_is_all_missing_against_its_schema_still_gives_values():
 
 @pytest.mark.parametrize("name", MIXED.names)
 def test_spread_scores_are_standard_normal(table, encoder, name):
-    rows = scores(locked(table, MIXED), encoder, key=Key.new(0), spread=True)
-    score = rows._exact[Feature(name).name]
+    rows = score_rows(locked(table, MIXED), encoder, key=Key.new(0), spread=True)
+    score = rows._exact[ScoreColumn(name).name]
     present = score[score != 0.0]  # a missing value has the score 0
     assert stats.kstest(present, "norm").statistic < 0.04
 
@@ -185,8 +186,8 @@ def test_spread_scores_are_standard_normal(table, encoder, name):
 @pytest.mark.parametrize("name", ["income", "colour"])
 def test_the_score_of_being_missing_is_high_where_it_is(table, encoder, name):
     values = locked(table, MIXED)._exact[name]
-    rows = scores(locked(table, MIXED), encoder, key=Key.new(0), spread=False)
-    score = rows._exact[Feature(name, missing=True).name]
+    rows = score_rows(locked(table, MIXED), encoder, key=Key.new(0), spread=False)
+    score = rows._exact[ScoreColumn(name, missing=True).name]
     gone = values < 0 if name == "colour" else np.isnan(values)
     assert score[gone].min() > score[~gone].max()
 
@@ -194,17 +195,17 @@ def test_the_score_of_being_missing_is_high_where_it_is(table, encoder, name):
 def test_scores_are_made_row_by_row(table, encoder):
     # The subset lacks whole categories, so its private codes are other numbers for the same text.
     keep = np.flatnonzero((table["city"] != "Bonn").to_numpy())[::3]
-    whole = scores(locked(table, MIXED), encoder, key=Key.new(0), spread=False)
-    part = scores(locked(table[keep], MIXED), encoder, key=Key.new(0), spread=False)
-    for feature in features(encoder):
+    whole = score_rows(locked(table, MIXED), encoder, key=Key.new(0), spread=False)
+    part = score_rows(locked(table[keep], MIXED), encoder, key=Key.new(0), spread=False)
+    for feature in score_columns(encoder):
         np.testing.assert_array_equal(part._exact[feature.name], whole._exact[feature.name][keep])
 
 
 def test_codes_are_made_row_by_row(table, encoder):
     keep = np.flatnonzero((table["city"] != "Bonn").to_numpy())[::3]
-    cut = cells(encoder, 16)
-    whole = codes(locked(table, MIXED), encoder, cut, key=Key.new(0))
-    part = codes(locked(table[keep], MIXED), encoder, cut, key=Key.new(0))
+    cut = make_bins(encoder, 16)
+    whole = bin_rows(locked(table, MIXED), encoder, cut, key=Key.new(0))
+    part = bin_rows(locked(table[keep], MIXED), encoder, cut, key=Key.new(0))
     for name in MIXED.names:
         np.testing.assert_array_equal(part._exact[name], whole._exact[name][keep])
 
@@ -218,9 +219,9 @@ def test_features_of_alike_names_are_told_apart():
     )
     frame = pl.DataFrame({"x": [1.0, None] * 50, "x missing": np.linspace(0, 9, 100)})
     encoder = bought(frame, schema)
-    rows = scores(locked(frame, schema), encoder, key=Key.new(0), spread=False)
-    assert len({feature.name for feature in features(encoder)}) == len(rows.names) == 3
-    assert np.all(np.diff(rows._exact[Feature("x missing").name]) >= 0)
+    rows = score_rows(locked(frame, schema), encoder, key=Key.new(0), spread=False)
+    assert len({feature.name for feature in score_columns(encoder)}) == len(rows.names) == 3
+    assert np.all(np.diff(rows._exact[ScoreColumn("x missing").name]) >= 0)
 
 
 @pytest.mark.parametrize("interval", [(0.1, 0.3), (1e-6, 0.5), (0.5, 1 - 1e-6), (0.2, 0.2001), (0.999, 0.9999)])
@@ -242,7 +243,7 @@ def test_the_loading_is_the_product_of_mean_score_and_the_normal_behind(encoder,
     edge = 1e-9
     score = mean_score(np.clip(below, edge, 1 - edge), np.clip(above, edge, 1 - edge))
     expected = (1 - column_map.missing) * np.mean(score * z)
-    assert abs(loading(encoder, Feature(name)) - expected) < 0.015
+    assert abs(loading(encoder, ScoreColumn(name)) - expected) < 0.015
 
 
 # Codes.
@@ -251,20 +252,20 @@ def test_the_loading_is_the_product_of_mean_score_and_the_normal_behind(encoder,
 @pytest.mark.parametrize("most", [2, 5, 16, 64])
 @pytest.mark.parametrize("name", MIXED.names)
 def test_a_column_has_no_more_cells_than_asked_for_and_one_for_each_heavy_value(encoder, name, most):
-    column_map, cut = encoder.maps[name], cells(encoder, most)[name]
+    column_map, cut = encoder.maps[name], make_bins(encoder, most)[name]
     if column_map.labels is not None:
         assert cut.size == len(column_map.labels) + column_map.column.nullable
         return
     below, above = column_map.distribution.atoms()
     heavy = int(np.sum(above - below >= 0.5 / most))
     assert cut.size <= most + 2 * heavy + 1 + column_map.column.nullable
-    assert cut.ends[0] == 0.0 and cut.ends[-1] == 1.0 and np.all(np.diff(cut.ends) > 0)
+    assert cut.edges[0] == 0.0 and cut.edges[-1] == 1.0 and np.all(np.diff(cut.edges) > 0)
 
 
 @pytest.mark.parametrize("most", [2, 5, 16, 64])
 @pytest.mark.parametrize("name", MIXED.names)
 def test_a_value_made_from_a_code_has_that_code(encoder, name, most):
-    column_map, cut = encoder.maps[name], cells(encoder, most)[name]
+    column_map, cut = encoder.maps[name], make_bins(encoder, most)[name]
     draw = np.random.default_rng(0)
     code = draw.integers(0, cut.size, 2000)
     if column_map.labels is not None:
@@ -276,7 +277,7 @@ def test_a_value_made_from_a_code_has_that_code(encoder, name, most):
 
 @pytest.mark.parametrize("name", [c.name for c in MIXED if c.kind in ("continuous", "integer", "datetime")])
 def test_an_accent_is_standardised_and_grows_with_the_value(encoder, name):
-    accent = encoding.Accent.of(encoder, name)
+    accent = encoding.ValueWeighting.of(encoder, name)
     assert accent is not None
     levels = (np.arange(5000) + 0.5) / 5000
     values = encoder.maps[name].distribution.quantile(levels)
@@ -287,7 +288,7 @@ def test_an_accent_is_standardised_and_grows_with_the_value(encoder, name):
 
 def test_the_accent_of_a_normal_column_is_its_score():
     levels = np.linspace(1e-4, 1 - 1e-4, 400)
-    accent = encoding.Accent.of(known_encoder(Distribution(ndtri(levels), np.linspace(0, 1, 400))), "x")
+    accent = encoding.ValueWeighting.of(known_encoder(Distribution(ndtri(levels), np.linspace(0, 1, 400))), "x")
     assert accent is not None
     z = np.linspace(-2, 2, 9)
     np.testing.assert_allclose(accent.score(z, z), z, atol=0.05)
@@ -296,10 +297,10 @@ def test_the_accent_of_a_normal_column_is_its_score():
 
 def test_no_value_has_an_accent_beyond_all_bounds():
     far = known_encoder(Distribution(np.array([0.0, 1.0, 1e300]), np.array([0.0, 0.999, 1.0])))
-    accent = encoding.Accent.of(far, "x")
+    accent = encoding.ValueWeighting.of(far, "x")
     assert accent is None or np.isfinite(accent.score(np.array([-1e308, np.nan, 1e308]), np.zeros(3))).all()
     still = known_encoder(Distribution(np.array([2.0, 2.0]), np.array([0.0, 1.0])))
-    assert encoding.Accent.of(still, "x") is None
+    assert encoding.ValueWeighting.of(still, "x") is None
 
 
 def brute_force(masses, places, most, least, alone):
@@ -341,35 +342,35 @@ def test_a_small_group_far_from_the_rest_has_a_cell_of_its_own():
     # 4 % at 0 exactly, the rest between 60 and 100: too light for a cell of its own by mass.
     encoder = known_encoder(Distribution(np.array([0.0, 0.0, 60.0, 100.0]), np.array([0.0, 0.04, 0.04, 1.0])))
     for most in (4, 8, 12):
-        assert np.abs(cells(encoder, most)["x"].ends - 0.04).min() < 1e-9
+        assert np.abs(make_bins(encoder, most)["x"].edges - 0.04).min() < 1e-9
 
 
 def test_a_column_without_tails_is_cut_evenly():
     encoder = known_encoder(Distribution(np.array([3.0, 5.0]), np.array([0.0, 1.0])))
-    assert cells(encoder, 8)["x"].ends == pytest.approx(np.linspace(0, 1, 9), abs=1e-6)
+    assert make_bins(encoder, 8)["x"].edges == pytest.approx(np.linspace(0, 1, 9), abs=1e-6)
 
 
 @pytest.mark.parametrize("integer", [False, True])
 def test_a_column_of_one_value_is_one_cell(integer):
     values = np.array([6.5, 7.5]) if integer else np.array([7.0, 7.0])
-    assert cells(known_encoder(Distribution(values, np.array([0.0, 1.0]), integer)), 8)["x"].size == 1
+    assert make_bins(known_encoder(Distribution(values, np.array([0.0, 1.0]), integer)), 8)["x"].size == 1
 
 
 def test_a_trace_beside_a_heavy_value_is_no_cell_of_its_own():
     values, cdf = np.array([0.0, 1.0, 1.0, 9.0]), np.array([0.0, 1e-5, 0.4, 1.0])
-    ends = cells(known_encoder(Distribution(values, cdf)), 8)["x"].ends
+    ends = make_bins(known_encoder(Distribution(values, cdf)), 8)["x"].edges
     assert ends[0] == 0.0 and ends[1] == pytest.approx(0.4)
 
 
 def test_the_farthest_floats_are_cut_too():
     values = np.array([-distributions.LARGEST, 0.0, 1.0, distributions.LARGEST])
-    ends = cells(known_encoder(Distribution(values, np.array([0.0, 0.3, 0.7, 1.0]))), 8)["x"].ends
+    ends = make_bins(known_encoder(Distribution(values, np.array([0.0, 0.3, 0.7, 1.0]))), 8)["x"].edges
     assert np.isfinite(ends).all() and 2 <= len(ends) <= 9
 
 
 @pytest.mark.parametrize("most", [2, 5, 16, 64])
 def test_a_cell_never_ends_inside_a_whole_number(encoder, most):
-    ends = cells(encoder, most)["age"].ends
+    ends = make_bins(encoder, most)["age"].edges
     below, above = encoder.maps["age"].distribution.interval(np.arange(0.0, 121.0))
     inside = (ends[:, None] > below + 1e-12) & (ends[:, None] < above - 1e-12)
     assert not inside.any()
@@ -411,8 +412,8 @@ def test_what_is_planned_is_what_is_bought(facts, public_rows):
     frame = pl.DataFrame([series for _, series in built])
     receipt = understudy.fit(frame, schema, "independent", epsilon=1.0, seed=0).receipt
     planned = {item.name: item.times for item in encoding.plan(schema, share=1.0, delta=1e-6)}
-    spent = [line.name for line in receipt.lines]
-    assert receipt.not_bought == 0
+    spent = [line.name for line in receipt.charges]
+    assert receipt.not_released == 0
     assert {name: spent.count(name) for name in spent} == planned
     assert ("rows" in planned) != public_rows
 

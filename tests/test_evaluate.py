@@ -16,10 +16,10 @@ from click.testing import CliRunner
 import understudy as us
 from conftest import MIXED, mixed_table
 from understudy.cli import cli
-from understudy.evaluate import NOT_COVERED, WORST, evaluate, resolve, scores, shuffled
-from understudy.metrics.similarity import METRICS
-from understudy.metrics.usefulness import LEARNERS
-from understudy.schema import Column, Schema
+from understudy.evaluation.evaluate import NOT_COVERED, WORST, evaluate, resolve, scores, shuffled
+from understudy.evaluation.similarity import METRICS
+from understudy.evaluation.usefulness import LEARNERS
+from understudy.tables.schema import Column, Schema
 
 QUICK = ["wd", "tvd1", "tvd2", "correlation_max"]
 
@@ -165,7 +165,7 @@ def test_a_table_of_another_structure_is_refused(tables):
 def test_the_function_stays_at_the_front_door_when_its_room_is_imported():
     import importlib
 
-    assert importlib.import_module("understudy.evaluate").evaluate is us.evaluate is evaluate
+    assert importlib.import_module("understudy.evaluation.evaluate").evaluate is us.evaluate is evaluate
 
 
 def test_a_large_table_takes_seconds():

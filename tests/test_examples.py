@@ -14,7 +14,7 @@ import pytest
 import test_contract
 from conftest import mixed_table
 from test_docs import ROOT, blocks, run_python, workshop_as_it_was
-from understudy.synthesizers import METHODS, RECIPES
+from understudy.synthesizers import FITTED, METHODS
 
 SCRIPTS = sorted(ROOT.glob("examples/*.py"))
 SAYS = {
@@ -62,13 +62,13 @@ def page() -> dict[str, Any]:
 @pytest.mark.parametrize("promise", PROMISES.values(), ids=PROMISES)
 def test_the_example_method_keeps_the_contract(promise: Callable, page, monkeypatch, tmp_path):
     monkeypatch.setitem(METHODS, "chain", page["Chain"])
-    monkeypatch.setitem(RECIPES, "chain", page["BayesNet"])
+    monkeypatch.setitem(FITTED, "chain", page["BayesNet"])
     given = {"method": "chain", "mixed": mixed_table(1500), "tmp_path": tmp_path} | CASE
     promise(**{name: given[name] for name in inspect.signature(promise).parameters})
 
 
 def test_the_example_method_is_not_left_in_the_workshop(page):
-    assert "chain" not in METHODS and "chain" not in RECIPES
+    assert "chain" not in METHODS and "chain" not in FITTED
 
 
 def test_the_example_method_refuses_wrong_settings(page):

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from understudy.schema import Schema, SchemaError
+from understudy.tables.schema import Schema, SchemaError
 
 SDV = {
     "METADATA_SPEC_VERSION": "SINGLE_TABLE_V1",

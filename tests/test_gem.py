@@ -10,16 +10,17 @@ import pytest
 
 import understudy
 from conftest import MIXED, QUICK, mixed_table
-from understudy import encoding, pipeline
-from understudy.accounting import Budget
-from understudy.budget import Ledger
-from understudy.encoding import Cells
-from understudy.mechanisms import lock
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy import pipeline
+from understudy.core.randomness import Key
+from understudy.encoding import encoder as encoding
+from understudy.encoding.encoder import Bins
+from understudy.privacy.accounting import Budget
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import lock
+from understudy.synthesizers.gem.fitted import FittedGEM
 from understudy.synthesizers.gem.method import GEM, POT, Measured, cut_for, errors, first_shares
-from understudy.synthesizers.gem.recipe import GEMRecipe
-from understudy.table import read
+from understudy.tables.schema import Column, Schema
+from understudy.tables.table import read
 
 SIZES = (3, 2, 4)
 PAIRS = list(itertools.combinations(range(3), 2))
@@ -128,15 +129,15 @@ def test_it_learns_the_pairs_it_is_given():
 def bought(schema, frame, epsilon=1.0, method=None):
     """A ledger, the encoder bought from it, and the locked rows."""
     budget, method = Budget(epsilon=epsilon, delta=1e-6), method or GEM(**QUICK["gem"])
-    ledger = Ledger(budget, pipeline.items(schema, method, budget))
+    ledger = Ledger(budget, pipeline.planned_mechanisms(schema, method, budget))
     guest = read(frame, schema)
     rows = lock(guest.columns, guest.labels, key=Key.new(0))
-    return ledger, encoding.buy(rows, schema, ledger=ledger, key=Key.new(0)), rows
+    return ledger, encoding.fit_encoder(rows, schema, ledger=ledger, key=Key.new(0)), rows
 
 
 def test_counts_bought_twice_are_averaged_by_their_precision(mixed):
     ledger, encoder, _ = bought(MIXED, mixed)
-    measured = Measured(encoder, encoding.cells(encoder, 3), ledger=ledger, most_rows=1)
+    measured = Measured(encoder, encoding.make_bins(encoder, 3), ledger=ledger, most_rows=1)
     shape = (measured.sizes[0], measured.sizes[2])
     measured.add((0, 2), np.full(shape, 30.0), 3.0)
     measured.add((0, 2), np.full(shape, 60.0), 6.0)
@@ -166,8 +167,8 @@ def test_cells_follow_repeated_values_and_common_categories():
     )
     _, encoder, _ = bought(schema, pl.DataFrame({"zero": zero, "names": names}), epsilon=1e4)
     fine, coarse = (cut_for(encoder, 6, most=8, least=least) for least in (0.008, 0.1))
-    assert fine["zero"].ends[1] == pytest.approx(0.04, abs=0.01)
-    assert coarse["zero"].ends[1] == pytest.approx(0.04, abs=0.01)  # far from all others, so not by its share
+    assert fine["zero"].edges[1] == pytest.approx(0.04, abs=0.01)
+    assert coarse["zero"].edges[1] == pytest.approx(0.04, abs=0.01)  # far from all others, so not by its share
     assert (fine["names"].size, coarse["names"].size) == (4, 3)  # c and d are one cell; then b, c and d are
     for cut in (fine, coarse):
         for shares in first_shares(encoder, cut):
@@ -207,12 +208,12 @@ def test_settings_that_make_no_sense_are_refused(wrong):
 
 
 def test_rows_follow_the_shares_of_their_component():
-    cut = {"x": Cells(np.array([0.0, 0.2, 0.5, 1.0]), False), "y": Cells(np.array([0.0, 0.5, 1.0]), True)}
+    cut = {"x": Bins(np.array([0.0, 0.2, 0.5, 1.0]), False), "y": Bins(np.array([0.0, 0.5, 1.0]), True)}
     shares = {
         "x": np.array([[0.0, 1.0, 0.0], [0.7, 0.0, 0.3]]),
         "y": np.array([[0.1, 0.2, 0.7], [1.0, 0.0, 0.0]]),
     }
-    levels = GEMRecipe(cut, shares).sample(40_000, key=Key.new(0))
+    levels = FittedGEM(cut, shares).sample(40_000, key=Key.new(0))
     first = (levels["x"] >= 0.2) & (levels["x"] < 0.5)
     assert first.mean() == pytest.approx(0.5, abs=0.01)
     assert np.isnan(levels["y"][first]).mean() == pytest.approx(0.7, abs=0.015)
@@ -221,8 +222,8 @@ def test_rows_follow_the_shares_of_their_component():
 
 
 def test_a_recipe_comes_back_from_its_arrays(mixed):
-    recipe = understudy.fit(mixed_table(300), MIXED, GEM(**QUICK["gem"]), epsilon=1.0, seed=0).recipe
-    again = GEMRecipe.from_arrays(recipe.arrays())
+    recipe = understudy.fit(mixed_table(300), MIXED, GEM(**QUICK["gem"]), epsilon=1.0, seed=0).generator
+    again = FittedGEM.from_arrays(recipe.arrays())
     one, two = (r.sample(50, key=Key.new(1)) for r in (recipe, again))
     assert all(np.array_equal(one[name], two[name], equal_nan=True) for name in MIXED.names)
 

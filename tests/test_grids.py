@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from understudy import grids
-from understudy.grids import Dataset, GridError
+from understudy.benchmark import grids
+from understudy.benchmark.grids import Dataset, GridError
 
 GRID = """
 name = "tiny"
@@ -35,7 +35,7 @@ COMMITTED = sorted((Path(__file__).parent.parent / "benchmarks" / "grids").glob(
 
 def test_a_grid_is_the_product_of_its_lists():
     runs = grids.parse(GRID).runs()
-    assert len(runs) == 3 * 2 * 3 + 2 * 3  # methods, epsilons, seeds; and two yardsticks for every seed
+    assert len(runs) == 3 * 2 * 3 + 2 * 3  # methods, epsilons, seeds; and two baselines for every seed
     assert len({run.id for run in runs}) == len(runs)
 
 
@@ -48,7 +48,7 @@ def test_yardsticks_come_first_and_can_be_left_out():
     runs = grids.parse(GRID).runs()
     assert [run.label for run in runs[:6]] == ["real rows"] * 3 + ["shuffled rows"] * 3
     assert all(run.epsilon is None for run in runs[:6])
-    without = grids.parse("yardsticks = false\n" + GRID).runs()
+    without = grids.parse("baselines = false\n" + GRID).runs()
     assert [run.id for run in without] == [run.id for run in runs[6:]]
 
 

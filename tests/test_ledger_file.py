@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from understudy.budget import Budget, BudgetExceeded
-from understudy.ledger_file import LedgerError, LedgerFile
+from understudy.privacy.ledger import Budget, BudgetExceeded
+from understudy.privacy.ledger_file import LedgerError, LedgerFile
 
 FIT = {
     "kind": "fit",
@@ -261,7 +261,7 @@ def test_a_full_disk_leaves_no_half_line(ledger):
     before = ledger.path.read_bytes()
     code = """if True:
         import resource, signal, sys
-        from understudy.ledger_file import LedgerError, LedgerFile
+        from understudy.privacy.ledger_file import LedgerError, LedgerFile
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
         try:
@@ -279,8 +279,8 @@ def test_a_full_disk_leaves_no_half_line(ledger):
 
 CHARGE_MANY = """if True:
     import sys
-    from understudy.budget import BudgetExceeded
-    from understudy.ledger_file import LedgerFile
+    from understudy.privacy.ledger import BudgetExceeded
+    from understudy.privacy.ledger_file import LedgerFile
     ledger = LedgerFile(sys.argv[1])
     for _ in range(int(sys.argv[2])):
         try:
@@ -326,6 +326,6 @@ def test_a_killed_process_leaves_every_fit_it_was_told_of_charged(ledger, moment
 
 
 def test_a_lock_that_is_never_released_ends_in_an_error(ledger, monkeypatch):
-    monkeypatch.setattr("understudy.ledger_file._PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("understudy.privacy.ledger_file._PATIENCE_SECONDS", 0.05)
     with ledger._open(write=True), pytest.raises(LedgerError, match="another process has held the ledger"):
         LedgerFile(ledger.path).charge("people", 1.0, 1e-6, "copula")

@@ -7,15 +7,16 @@ import polars as pl
 import pytest
 
 from conftest import MIXED
-from understudy import encoding, marginals
-from understudy.accounting import Budget, BudgetExceeded
-from understudy.budget import Item, Ledger, Part
-from understudy.encoding import Cells
-from understudy.marginals import Domain, Measured, choose, exact_marginal, measure
-from understudy.mechanisms import PrivateRows, lock
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
-from understudy.table import read
+from understudy.core.randomness import Key
+from understudy.encoding import encoder as encoding
+from understudy.encoding.encoder import Bins
+from understudy.graphical import marginals
+from understudy.graphical.marginals import Domain, Measured, choose, exact_marginal, measure
+from understudy.privacy.accounting import Budget, BudgetExceeded
+from understudy.privacy.ledger import FilterShare, Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows, lock
+from understudy.tables.schema import Column, Schema
+from understudy.tables.table import read
 
 DOMAIN = Domain({"a": 2, "b": 3, "c": 2})
 PAIRS = marginals.all_pairs(DOMAIN)
@@ -23,9 +24,9 @@ PAIRS = marginals.all_pairs(DOMAIN)
 
 def till(*, times=1, epsilon=1.0, units=1):
     plan = [
-        Item(name="choice", mechanism="exponential", share=0.5, times=times),
-        Item(name="count", mechanism="discrete gaussian", share=0.5, times=times),
-        Item(name="pot", mechanism="adaptive", share=0.5),
+        PlannedMechanism(name="choice", mechanism="exponential", share=0.5, times=times),
+        PlannedMechanism(name="count", mechanism="discrete gaussian", share=0.5, times=times),
+        PlannedMechanism(name="pot", mechanism="adaptive", share=0.5),
     ]
     return Ledger(Budget(epsilon=epsilon, delta=1e-6), plan, max_rows_per_unit=units)
 
@@ -42,7 +43,7 @@ def bought(frame, schema, epsilon=1.0):
     ledger = Ledger(Budget(epsilon=epsilon, delta=1e-6), encoding.plan(schema, share=1.0, delta=1e-6))
     guest = read(frame, schema)
     rows = lock(guest.columns, guest.labels, key=Key.new(0))
-    return rows, encoding.buy(rows, schema, ledger=ledger, key=Key.new(0)), ledger
+    return rows, encoding.fit_encoder(rows, schema, ledger=ledger, key=Key.new(0)), ledger
 
 
 # Domains and cells.
@@ -73,7 +74,7 @@ def test_thousands_of_categories_are_cut_into_hundreds_of_cells():
     _, encoder, _ = bought(pl.DataFrame({"x": list(labels)}), schema, epsilon=1e6)
     cells = marginals.cut(encoder, most=10)["x"]
     assert cells.size <= marginals.MOST_CATEGORIES + 1
-    assert cells.ends[0] == 0.0 and cells.ends[-1] == 1.0 and (np.diff(cells.ends) >= 0).all()
+    assert cells.edges[0] == 0.0 and cells.edges[-1] == 1.0 and (np.diff(cells.edges) >= 0).all()
 
 
 # What the encoder knows.
@@ -83,7 +84,7 @@ def test_the_encoder_already_holds_single_columns(mixed):
     rows, encoder, ledger = bought(mixed, MIXED, epsilon=1e6)
     cells = marginals.cut(encoder, most=8)
     singles = marginals.from_encoder(encoder, cells, ledger=ledger)
-    coded = encoding.codes(rows, encoder, cells, key=Key.new(0))
+    coded = encoding.bin_rows(rows, encoder, cells, key=Key.new(0))
     for single in singles:
         (name,) = single.clique
         exact = exact_marginal([coded._exact[name]], (cells[name].size,))
@@ -106,7 +107,7 @@ def test_a_product_is_the_outer_one_and_chance_has_a_closed_form():
     draw = np.random.default_rng(0)
     expected = np.array([0.05, 3.0, 40.0])
     seen = np.abs(draw.poisson(expected, (100_000, 3)) - expected).sum(1).mean()
-    assert marginals.by_chance(expected) == pytest.approx(seen, rel=0.03)
+    assert marginals.expected_sampling_error(expected) == pytest.approx(seen, rel=0.03)
 
 
 # Measuring.
@@ -114,21 +115,21 @@ def test_a_product_is_the_outer_one_and_chance_has_a_closed_form():
 
 def test_measuring_is_counting_at_a_huge_epsilon():
     table = random_table(np.random.default_rng(0), 50)
-    for item in ("count", Part("pot", 0.5)):
+    for planned in ("count", FilterShare("pot", 0.5)):
         ledger = till(epsilon=1e6, times=3)
-        found = measure(boxed(table), ("c", "b"), DOMAIN, item=item, what="test", ledger=ledger, key=Key.new(0))
+        found = measure(boxed(table), ("c", "b"), DOMAIN, planned=planned, what="test", ledger=ledger, key=Key.new(0))
         exact = np.zeros((2, 3))
         np.add.at(exact, (table["c"], table["b"]), 1)
         assert np.abs(found.counts - exact).max() < 0.1
-        assert found.sigma == ledger.receipt().lines[0].sigma
+        assert found.sigma == ledger.receipt().charges[0].sigma
 
 
 @pytest.mark.parametrize("units", [1, 3])
 def test_the_sigma_of_a_measurement_is_that_of_its_purchase(units):
     ledger = till(units=units)
     rows = boxed(random_table(np.random.default_rng(0), 9), units)
-    found = measure(rows, ("a", "b"), DOMAIN, item="count", what="test", ledger=ledger, key=Key.new(0))
-    assert found.sigma == pytest.approx(ledger.receipt().lines[0].sigma)
+    found = measure(rows, ("a", "b"), DOMAIN, planned="count", what="test", ledger=ledger, key=Key.new(0))
+    assert found.sigma == pytest.approx(ledger.receipt().charges[0].sigma)
 
 
 def test_exact_marginals_are_those_of_brute_force():
@@ -205,11 +206,11 @@ def test_wrong_accents_are_refused(accents):
 
 def test_deviations_are_those_of_the_column_and_stop_at_the_farthest(mixed):
     _, encoder, _ = bought(mixed, MIXED)
-    cells = encoding.cells(encoder, 16)
+    cells = encoding.make_bins(encoder, 16)
     for name, far in marginals.deviations(encoder, cells).items():
         assert far.shape == (cells[name].size,) and (far >= 0).all() and far.max() <= marginals.FARTHEST
         if encoder.maps[name].labels is None:
-            mean_square = np.diff(cells[name].ends) @ far[: len(cells[name].ends) - 1] ** 2
+            mean_square = np.diff(cells[name].edges) @ far[: len(cells[name].edges) - 1] ** 2
             assert 0.3 < mean_square <= 1 + 1e-9
         else:
             assert (far == 1).all()
@@ -253,7 +254,7 @@ def test_the_most_wrong_candidate_is_chosen_at_a_huge_epsilon():
             [0.0] * 3,
             DOMAIN,
             [1.0] * 3,
-            item="choice",
+            planned="choice",
             what="",
             ledger=ledger,
             key=Key.new(1),
@@ -274,7 +275,7 @@ def test_choices_follow_the_exponential_mechanism():
             penalties,
             DOMAIN,
             [1.0] * 3,
-            item="choice",
+            planned="choice",
             what="",
             ledger=ledger,
             key=Key.new(i),
@@ -290,13 +291,22 @@ def test_a_spent_ledger_is_refused_before_anything_is_read():
     ledger = till()
     estimates = [np.zeros(DOMAIN.shape(pair)) for pair in PAIRS]
     for item, mechanism in (("choice", "exponential"), ("count", "discrete gaussian")):
-        ledger.pay(item, what="spent", sensitivity=1.0, mechanism=mechanism)
+        ledger.charge(item, what="spent", sensitivity=1.0, mechanism=mechanism)
     with pytest.raises(BudgetExceeded):
         choose(
-            empty, PAIRS, estimates, [0.0] * 3, DOMAIN, [1.0] * 3, item="choice", what="", ledger=ledger, key=Key.new(0)
+            empty,
+            PAIRS,
+            estimates,
+            [0.0] * 3,
+            DOMAIN,
+            [1.0] * 3,
+            planned="choice",
+            what="",
+            ledger=ledger,
+            key=Key.new(0),
         )
     with pytest.raises(BudgetExceeded):
-        measure(empty, ("a", "b"), DOMAIN, item="count", what="", ledger=ledger, key=Key.new(0))
+        measure(empty, ("a", "b"), DOMAIN, planned="count", what="", ledger=ledger, key=Key.new(0))
 
 
 @pytest.mark.parametrize("weights", [[1.0, -1.0, 1.0], [1.0]])
@@ -311,7 +321,7 @@ def test_wrong_weights_are_refused_and_cost_nothing(weights):
             [0.0] * 3,
             DOMAIN,
             weights,
-            item="choice",
+            planned="choice",
             what="",
             ledger=ledger,
             key=Key.new(0),
@@ -320,4 +330,4 @@ def test_wrong_weights_are_refused_and_cost_nothing(weights):
 
 
 def test_a_nullable_column_has_a_cell_of_its_own_for_missing_values():
-    assert Domain.of({"x": Cells(np.array([0.0, 0.5, 1.0]), True)}).sizes == {"x": 3}
+    assert Domain.of({"x": Bins(np.array([0.0, 0.5, 1.0]), True)}).sizes == {"x": 3}

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from understudy.accounting import Budget, BudgetExceeded, Item, lattice
-from understudy.budget import Ledger
-from understudy.mechanisms import (
+from understudy.core.randomness import Key
+from understudy.privacy.accounting import Budget, BudgetExceeded, PlannedMechanism, lattice
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import (
     BLOCK_ROWS,
     FINE_POINT,
     FIXED_POINT,
@@ -29,7 +30,6 @@ from understudy.mechanisms import (
     threshold,
     to_fixed_point,
 )
-from understudy.randomness import Key
 
 KEYS = {"secret": Key.new(), "seeded": Key.new(0)}
 tried_hard = settings(deadline=None, derandomize=True, max_examples=60)
@@ -37,7 +37,9 @@ tried_hard = settings(deadline=None, derandomize=True, max_examples=60)
 
 def till(mechanism="discrete gaussian", *, noise=1e-3, times=1, delta=0.5, threshold_delta=0.0) -> Ledger:
     """A ledger for one item, "it", whose noise multiplier is given."""
-    item = Item(name="it", mechanism=mechanism, noise_multiplier=noise, times=times, threshold_delta=threshold_delta)
+    item = PlannedMechanism(
+        name="it", mechanism=mechanism, noise_multiplier=noise, times=times, threshold_delta=threshold_delta
+    )
     return Ledger(Budget(epsilon=1e7, delta=delta), [item])
 
 
@@ -51,31 +53,31 @@ def named(labels, codes, m=1) -> PrivateRows:
 
 
 def count_rows(rows, **paid):
-    return noisy_row_count(rows, item="it", **paid)
+    return noisy_row_count(rows, planned="it", **paid)
 
 
 def count_cells(rows, **paid):
-    return noisy_counts(rows, ["c"], [5], what="cells", item="it", **paid)
+    return noisy_counts(rows, ["c"], [5], what="cells", planned="it", **paid)
 
 
 def sum_products(rows, clip_norm=2.0, **paid):
-    return noisy_second_moments(rows, list("ab"), clip_norm=clip_norm, what="moments", item="it", **paid)
+    return noisy_second_moments(rows, list("ab"), clip_norm=clip_norm, what="moments", planned="it", **paid)
 
 
 def sum_features(rows, features=lambda x: x, bound=1.0, **paid):
-    return noisy_sum(rows, list("ab"), features, bound=bound, what="sum", item="it", **paid)
+    return noisy_sum(rows, list("ab"), features, bound=bound, what="sum", planned="it", **paid)
 
 
 def choose(rows, **paid):
-    return private_choice(rows, ["c"], lambda c: np.zeros(3), sensitivity=1.0, what="choice", item="it", **paid)
+    return private_choice(rows, ["c"], lambda c: np.zeros(3), sensitivity=1.0, what="choice", planned="it", **paid)
 
 
 def release_scores(rows, scores=lambda c: np.zeros(3), count=3, sensitivity=1.0, **paid):
-    return noisy_scores(rows, ["c"], scores, count=count, sensitivity=sensitivity, what="scores", item="it", **paid)
+    return noisy_scores(rows, ["c"], scores, count=count, sensitivity=sensitivity, what="scores", planned="it", **paid)
 
 
 def name_categories(rows, **paid):
-    return popular_categories(rows, "c", what="categories", item="it", **paid)
+    return popular_categories(rows, "c", what="categories", planned="it", **paid)
 
 
 HATCHES = {
@@ -97,7 +99,7 @@ both_keys = pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 @every_hatch
 def test_a_spent_ledger_is_refused_before_a_row_is_read(hatch, mechanism):
     ledger = till(mechanism, noise=1.0, threshold_delta=0.01 * (mechanism == "gaussian threshold"))
-    ledger.pay("it", what="all there is", sensitivity=1.0)
+    ledger.charge("it", what="all there is", sensitivity=1.0)
     empty = PrivateRows({}, {}, 1)  # reading anything in here raises KeyError or StopIteration
     with pytest.raises(BudgetExceeded):
         hatch(empty, ledger=ledger, key=Key.new(0))
@@ -118,7 +120,7 @@ def test_what_is_paid_grows_with_the_rows_of_a_unit(hatch, mechanism, m):
     rows = PrivateRows({"c": np.zeros(3, dtype=np.int64), "a": np.zeros(3), "b": np.zeros(3)}, {"c": ["only"]}, m)
     hatch(rows, ledger=ledger, key=Key.new(0))
     per_row = 4.0 if hatch is sum_products else 1.0
-    assert ledger.receipt().lines[0].sensitivity == m * per_row
+    assert ledger.receipt().charges[0].sensitivity == m * per_row
 
 
 # Noise.
@@ -146,7 +148,7 @@ def test_noise_lies_on_the_lattice_that_is_accounted_for(key, sigma):
 def test_every_cell_gets_the_noise_that_was_paid_for_empty_ones_too(key, m):
     ledger = till(noise=2.5)
     rows = box(m, c=np.zeros(100, dtype=np.int64))
-    counts = noisy_counts(rows, ["c"], [3000], what="cells", item="it", ledger=ledger, key=key)
+    counts = noisy_counts(rows, ["c"], [3000], what="cells", planned="it", ledger=ledger, key=key)
     assert_is_noise(counts[1:], 2.5 * m)
     assert np.abs(counts[1:]).min() < m and len(np.unique(counts)) > 100
     assert abs(counts[0] - 100) < 6 * 2.5 * m
@@ -157,7 +159,7 @@ def test_every_cell_gets_the_noise_that_was_paid_for_empty_ones_too(key, m):
 def test_the_row_count_gets_the_noise_that_was_paid_for(key):
     ledger = till(noise=2.5, times=1500)
     rows = box(2, c=np.zeros(40))
-    draws = [noisy_row_count(rows, item="it", ledger=ledger, key=key.child(str(i))) for i in range(1500)]
+    draws = [noisy_row_count(rows, planned="it", ledger=ledger, key=key.child(str(i))) for i in range(1500)]
     assert_is_noise(np.array(draws) - 40, 5.0)
 
 
@@ -170,7 +172,7 @@ def test_squares_get_sigma_and_products_sigma_over_root_two(key):
     ledger = till(noise=noise, times=rounds)
     drawn = [
         noisy_second_moments(
-            rows, names, clip_norm=clip, what="moments", item="it", ledger=ledger, key=key.child(str(i))
+            rows, names, clip_norm=clip, what="moments", planned="it", ledger=ledger, key=key.child(str(i))
         )
         for i in range(rounds)
     ]

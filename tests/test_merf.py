@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 
 import understudy
-from understudy.encoding import Encoder
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder
 from understudy.synthesizers.merf.embedding import MOST_PAIRS, Block, draw_embedding
+from understudy.synthesizers.merf.fitted import KNOTS, FittedMERF, calibrate, outputs, states_of, with_layers
 from understudy.synthesizers.merf.generator import Loss, fit, initial, through, times
 from understudy.synthesizers.merf.method import MERF, shrunk
-from understudy.synthesizers.merf.recipe import KNOTS, MERFRecipe, calibrate, outputs, states_of, with_layers
+from understudy.tables.schema import Column, Schema
 
 BLOCKS = (
     Block("number", True),
@@ -247,7 +247,7 @@ def test_levels_are_uniform_whatever_the_generator_makes():
     }
     params |= {"weight 1": np.ones((4, 1))}
     knots = calibrate(params, blocks, Key.new(0))
-    recipe = MERFRecipe(blocks=blocks, ends=(np.zeros(0),), params=params, knots=knots)
+    recipe = FittedMERF(blocks=blocks, edges=(np.zeros(0),), params=params, knots=knots)
     levels = recipe.sample(50_000, key=Key.new(1))["x"]
     assert knots.shape == (1, KNOTS) and levels.min() >= 0 and levels.max() <= 1
     np.testing.assert_allclose(np.quantile(levels, np.linspace(0, 1, 21)), np.linspace(0, 1, 21), atol=0.012)
@@ -283,7 +283,7 @@ def test_the_embedding_is_bought_once_with_sensitivity_one():
     frame = pl.DataFrame({"a": [True, False] * 50, "b": np.linspace(0, 1, 100)})
     quick = MERF(features=20, steps=2, fakes=10)
     model = understudy.fit(frame, schema, quick, epsilon=1.0, seed=0)
-    lines = [line for line in model.receipt.lines if line.name == "embedding"]
+    lines = [line for line in model.receipt.charges if line.name == "embedding"]
     assert [(line.sensitivity, line.times) for line in lines] == [(1.0, 1)]
     assert sum(item.share for item in quick.plan(schema)) == pytest.approx(1 - quick.encoding_share)
     assert isinstance(model.encoder, Encoder)

@@ -13,8 +13,8 @@ import pytest
 
 import understudy
 from conftest import MIXED, mixed_table, quick
-from understudy.mechanisms import PrivateRows
 from understudy.model import Model, ModelError, load
+from understudy.privacy.mechanisms import PrivateRows
 from understudy.synthesizers import METHODS
 
 every_method = pytest.mark.parametrize("method", METHODS)
@@ -124,7 +124,7 @@ def test_no_box_outlives_a_fit():
     model = understudy.fit(mixed_table(100), MIXED, epsilon=1.0, seed=0)
     gc.collect()
     assert sum(isinstance(thing, PrivateRows) for thing in gc.get_objects()) == before
-    assert model.receipt.not_bought == 0
+    assert model.receipt.not_released == 0
 
 
 # Files that are not whole models.

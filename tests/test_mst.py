@@ -6,8 +6,8 @@ import pytest
 
 import understudy
 from test_contract import FEW, distance, few
-from understudy.schema import Column, Schema
 from understudy.synthesizers.mst import MOST_CELLS, MST
+from understudy.tables.schema import Column, Schema
 
 CHAIN = Schema(
     name="chain",
@@ -55,9 +55,11 @@ def test_numbers_keep_their_dependence():
 
 def test_all_that_is_planned_is_bought():
     receipt = understudy.fit(chain(300), CHAIN, "mst", epsilon=1.0, seed=0).receipt
-    assert receipt.not_bought == 0
+    assert receipt.not_released == 0
     assert (
-        [line.name for line in receipt.lines].count("tree") == [line.name for line in receipt.lines].count("pairs") == 4
+        [line.name for line in receipt.charges].count("tree")
+        == [line.name for line in receipt.charges].count("pairs")
+        == 4
     )
 
 

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from understudy.encoding import Cells
-from understudy.marginals import Domain, Measured
-from understudy.pgm import Passes, estimate, junction_tree, megabytes, model_size
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Bins
+from understudy.graphical.inference import Passes, estimate, junction_tree, megabytes, model_size
+from understudy.graphical.marginals import Domain, Measured
+from understudy.tables.schema import Column, Schema
 
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 3, "e": 2}
 DOMAIN = Domain(SIZES)
@@ -32,7 +32,7 @@ def random_joint(seed):
 
 
 def cells_of(domain):
-    return {name: Cells(np.linspace(0, 1, size + 1), False) for name, size in domain.sizes.items()}
+    return {name: Bins(np.linspace(0, 1, size + 1), False) for name, size in domain.sizes.items()}
 
 
 # Junction trees.

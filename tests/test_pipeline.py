@@ -11,10 +11,10 @@ from dp_accounting import pld
 
 import understudy
 from conftest import MIXED, mixed_table
-from understudy.accounting import BudgetExceeded
-from understudy.ledger_file import LedgerFile
-from understudy.schema import Column, Schema
-from understudy.table import TableError
+from understudy.privacy.accounting import BudgetExceeded
+from understudy.privacy.ledger_file import LedgerFile
+from understudy.tables.schema import Column, Schema
+from understudy.tables.table import TableError
 
 NUMBERS = Schema(
     name="numbers",
@@ -50,7 +50,7 @@ def recomputed(receipt):
     accountant = pld.PLDAccountant(value_discretization_interval=receipt.budget.epsilon * 1e-4)
     for event in receipt.events():
         accountant.compose(event)
-    thresholds = sum(line.times * line.threshold_delta for line in receipt.lines)
+    thresholds = sum(line.times * line.threshold_delta for line in receipt.charges)
     return accountant.get_epsilon(receipt.delta - thresholds)
 
 
@@ -63,7 +63,7 @@ def test_the_receipt_adds_up_to_the_budget_and_not_beyond(schema, method, epsilo
     assert 0.99 * epsilon <= total <= epsilon
     assert abs(receipt.epsilon - total) <= 0.01 * epsilon
     assert receipt.epsilon <= epsilon and receipt.delta == delta
-    assert receipt.not_bought == 0
+    assert receipt.not_released == 0
 
 
 @pytest.mark.parametrize("method", ["independent", "copula"])
@@ -74,7 +74,7 @@ def test_noise_grows_with_the_rows_of_a_unit(table, method, m):
     people = table.with_columns(person=np.arange(300))
     by_unit = understudy.fit(people, schema, method, epsilon=1.0, seed=0).receipt
     assert (by_unit.unit, by_unit.max_rows_per_unit) == ("person", m)
-    for one, many in zip(by_row.lines, by_unit.lines, strict=True):
+    for one, many in zip(by_row.charges, by_unit.charges, strict=True):
         assert one.noise_multiplier == many.noise_multiplier
         if one.name != "moments":  # their clip norm depends on the noise
             assert many.sigma == pytest.approx(m * one.sigma)
@@ -86,9 +86,9 @@ def test_delta_is_what_was_given_whatever_the_size_of_the_table():
 
 
 def test_a_public_row_count_is_not_bought(table):
-    names = [line.name for line in understudy.fit(table, SCHEMAS["public rows"], epsilon=1.0, seed=0).receipt.lines]
+    names = [line.name for line in understudy.fit(table, SCHEMAS["public rows"], epsilon=1.0, seed=0).receipt.charges]
     assert "rows" not in names
-    names = [line.name for line in understudy.fit(table, MIXED, epsilon=1.0, seed=0).receipt.lines]
+    names = [line.name for line in understudy.fit(table, MIXED, epsilon=1.0, seed=0).receipt.charges]
     assert "rows" in names
 
 
@@ -100,11 +100,11 @@ def test_a_public_row_count_is_not_bought(table):
 def test_the_plan_is_what_is_then_bought(schema, method):
     plan = understudy.plan(schema, method, epsilon=1.0, delta=1e-6)
     receipt = understudy.fit(table_for(schema), schema, method, epsilon=1.0, delta=1e-6, seed=0).receipt
-    planned = {line.name: (line.noise_multiplier, line.times) for line in plan.lines}
-    for line in receipt.lines:
+    planned = {line.name: (line.noise_multiplier, line.times) for line in plan.charges}
+    for line in receipt.charges:
         assert line.noise_multiplier == planned[line.name][0]
     for name, (_, times) in planned.items():
-        assert sum(line.times for line in receipt.lines if line.name == name) == times
+        assert sum(line.times for line in receipt.charges if line.name == name) == times
     assert sum(plan.shares().values()) == pytest.approx(1.0)
 
 

@@ -15,9 +15,10 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDp
 
 import understudy as us
 from conftest import MIXED, mixed_table
-from understudy import datasets, simulators
-from understudy.ledger_file import LedgerFile
-from understudy.metrics.structure import compare
+from understudy import datasets
+from understudy.datasets import simulators
+from understudy.evaluation.structure import compare
+from understudy.privacy.ledger_file import LedgerFile
 from understudy.synthesizers.prada import networks
 from understudy.synthesizers.prada.adversarial import ORDER_SHARE, PAPER_STEPS
 from understudy.synthesizers.prada.settings import ROWS
@@ -271,9 +272,9 @@ BOUGHT = {"clip": ["critic"], "two-step": ["critic", "critic again"]}
 @pytest.mark.parametrize("which", BOUGHT)
 def test_the_receipt_is_within_the_budget_and_lists_the_steps(fits, which):
     receipt, budget = fits[which].receipt, FITS[which][2]
-    assert 0.98 * budget <= receipt.epsilon <= budget and receipt.not_bought == 0
-    assert [line.name for line in receipt.lines if line.name in HATCHES] == BOUGHT[which]
-    steps = [line for line in receipt.lines if line.mechanism == "sampled gaussian"]
+    assert 0.98 * budget <= receipt.epsilon <= budget and receipt.not_released == 0
+    assert [line.name for line in receipt.charges if line.name in HATCHES] == BOUGHT[which]
+    steps = [line for line in receipt.charges if line.mechanism == "sampled gaussian"]
     assert all((line.times, line.sampling_rate, line.sensitivity) == (20, 50 / 400, 1.0) for line in steps)
     assert "sampled, 20 steps" in str(receipt)
 
@@ -291,7 +292,7 @@ def as_given():
 
 
 def test_given_noise_costs_what_another_accountant_says(as_given):
-    [line] = as_given.receipt.lines
+    [line] = as_given.receipt.charges
     assert (line.noise_multiplier, line.sigma) == (2.0, 2.0)
     assert as_given.receipt.epsilon == pytest.approx(epsilon_by_pld(50 / 400, 2.0, 20, 1e-5), rel=0.01)
 
@@ -349,7 +350,7 @@ def test_columns_taken_as_given_are_numbers_and_counted(schema, why):
 
 def weights(model):
     """‖W_j^k‖ computed anew from the generator: {column: {earlier column: norm}}."""
-    layout, rows = model.recipe.layout, np.asarray(model.recipe.params["rows"], np.float64)
+    layout, rows = model.generator.layout, np.asarray(model.generator.params["rows"], np.float64)
     return {
         name: {
             other: float(np.sqrt((rows[j, : layout.features][layout.owners == k] ** 2).sum()))
@@ -409,7 +410,7 @@ def after():
     @functools.cache
     def rows(rounds, share):
         method = dataclasses.replace(NOISE, critic_steps=5 * rounds, average=share, finish="none", generator_rate=0.05)
-        return us.fit(numbers(), NUMBERS, method, epsilon=10.0, delta=1e-5, seed=0).recipe.params["rows"]
+        return us.fit(numbers(), NUMBERS, method, epsilon=10.0, delta=1e-5, seed=0).generator.params["rows"]
 
     return rows
 
@@ -419,8 +420,8 @@ def test_two_steps_keep_the_parents_of_the_first(as_given):
     twice = us.fit(numbers(), NUMBERS, dataclasses.replace(NOISE, finish="two-step"), epsilon=10.0, seed=0)
     assert twice.parents == as_given.parents
     assert 0 < sum(len(its) for its in twice.parents.values()) < 3
-    assert [line.name for line in twice.receipt.lines] == ["critic", "critic again"]
-    assert not np.allclose(twice.recipe.params["rows"], as_given.recipe.params["rows"], atol=0.1)
+    assert [line.name for line in twice.receipt.charges] == ["critic", "critic again"]
+    assert not np.allclose(twice.generator.params["rows"], as_given.generator.params["rows"], atol=0.1)
 
 
 def offspring(model, name):
@@ -435,7 +436,7 @@ def offspring(model, name):
 @pytest.mark.parametrize("which", ["clip", "two-step", "hopeless", "keep all"])
 def test_a_column_moves_its_offspring_and_no_other(fits, which, moved):
     model, place = fits[which], SCHEMA.names.index(moved)
-    layout, params = model.recipe.layout, dict(model.recipe.params)
+    layout, params = model.generator.layout, dict(model.generator.params)
     noise = networks.draw_noise(layout, jax.random.key(0), 200)
     other = {"z": noise["z"].at[place].add(1.0), "gumbel": noise["gumbel"].at[place, 0].add(1.0)}
     rows, moved_rows = (np.asarray(networks.generate(params, drawn, layout)) for drawn in (noise, other))
@@ -460,7 +461,7 @@ def test_a_growing_penalty_spares_the_first_columns(fits):
 
 @pytest.mark.parametrize("rounds", [1, 3, 4])
 def test_the_average_over_a_generator_that_stands_still_is_that_generator(fits, rounds):
-    mean, still = fits[f"still, mean of {rounds}"].recipe.params, fits["still"].recipe.params
+    mean, still = fits[f"still, mean of {rounds}"].generator.params, fits["still"].generator.params
     assert all(np.allclose(mean[name], still[name], atol=1e-5) for name in still)
 
 
@@ -483,8 +484,8 @@ def otherwise(table):
 
 
 def test_clamped_critics_and_plain_gradient_steps_train_too(otherwise):
-    started = networks.initial(otherwise.recipe.layout, np.random.default_rng(0))
-    for name, value in otherwise.recipe.params.items():
+    started = networks.initial(otherwise.generator.layout, np.random.default_rng(0))
+    for name, value in otherwise.generator.params.items():
         assert np.isfinite(value).all() and value.shape == started[name].shape
 
 
@@ -506,7 +507,7 @@ def test_a_private_order_has_what_the_others_explain_least_first():
     method = dataclasses.replace(NOISE, standardised=False, encoding_share=0.3, order="private", noise_multiplier=None)
     model = us.fit(numbers(), turned, method, epsilon=200.0, seed=0)
     assert list(model.parents) == ["a", "b", "c"] and turned.names == ("c", "b", "a")
-    assert [line.name for line in model.receipt.lines if line.name in HATCHES] == ["order", "critic"]
+    assert [line.name for line in model.receipt.charges if line.name in HATCHES] == ["order", "critic"]
     assert 0.98 * 200.0 <= model.receipt.epsilon <= 200.0
 
 
@@ -547,7 +548,7 @@ def test_many_at_once_are_the_same_as_one_by_one(table, fits, which):
     alone = us.fit(table, SCHEMA, method, epsilon=epsilon, seed=seed)
     assert one.receipt == alone.receipt and one.method == alone.method == method
     assert one.parents == alone.parents
-    arrays, others = one.recipe.arrays(), alone.recipe.arrays()
+    arrays, others = one.generator.arrays(), alone.generator.arrays()
     assert all(np.allclose(array, others[name], atol=1e-4) for name, array in arrays.items() if array.dtype.kind == "f")
 
 
@@ -555,12 +556,12 @@ def test_receipts_are_each_fit_s_own(fits):
     for model, (_, seed, epsilon) in zip(fits.values(), FITS.values(), strict=True):
         assert (model.receipt.seed, model.receipt.budget.epsilon) == (seed, epsilon)
         assert 0.98 * epsilon <= model.receipt.epsilon <= epsilon
-    assert [line.times for line in fits["fewer steps"].receipt.lines if line.name == "critic"] == [15]
+    assert [line.times for line in fits["fewer steps"].receipt.charges if line.name == "critic"] == [15]
 
 
 @pytest.mark.parametrize("which", ["another seed", "smaller batches", *OTHERS])
 def test_other_settings_give_other_generators(fits, which):
-    one, plain = fits[which].recipe.params, fits["plain"].recipe.params
+    one, plain = fits[which].generator.params, fits["plain"].generator.params
     assert not all(np.allclose(one[name], plain[name], atol=1e-4) for name in plain)
 
 

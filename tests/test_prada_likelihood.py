@@ -12,11 +12,11 @@ from scipy import integrate, stats
 
 import understudy
 from conftest import MIXED, mixed_table, quick
-from understudy.schema import Column, Schema, SchemaError
 from understudy.synthesizers.prada import density, likelihood_fits
 from understudy.synthesizers.prada.likelihood import Prada
 from understudy.synthesizers.prada.networks import Layout, categorical, numeric
 from understudy.synthesizers.prada.settings import drawn_rate, sampling_rate
+from understudy.tables.schema import Column, Schema, SchemaError
 
 LAYOUT = Layout(
     (numeric("a"), categorical("b", 3), numeric("c", nullable=True), categorical("d", 2, nullable=True), numeric("e"))
@@ -180,12 +180,12 @@ def test_pairs_that_the_start_is_sure_of_are_hardly_penalised():
 
 def test_the_weakest_inputs_are_cut_up_to_a_share_of_the_nats():
     influences = np.sqrt(np.array([[0.0, 0.0, 0.0, 0.0], [0.01, 0, 0, 0], [0.9, 0.03, 0, 0], [0.5, 0.04, 0.46, 0]]))
-    kept = likelihood_fits.worth_keeping(influences, 0.05)
+    kept = likelihood_fits.prune_parents(influences, 0.05)
     assert kept.tolist() == [[False] * 4, [False] * 4, [True, False, False, False], [True, False, True, False]]
-    more = likelihood_fits.worth_keeping(influences, 0.5)
+    more = likelihood_fits.prune_parents(influences, 0.5)
     assert more[3].tolist() == [True, False, False, False]  # 0.46 and 0.04 are half of it, 0.5 is not cut
-    assert np.array_equal(likelihood_fits.worth_keeping(influences, 0.0), influences > 0)
-    counted_more = likelihood_fits.worth_keeping(influences, 0.05, np.array([1.0, 1.0, 8.0, 1.0]))
+    assert np.array_equal(likelihood_fits.prune_parents(influences, 0.0), influences > 0)
+    counted_more = likelihood_fits.prune_parents(influences, 0.05, np.array([1.0, 1.0, 8.0, 1.0]))
     assert counted_more.tolist() == [[False] * 4, [False] * 4, [True, True, False, False], [True, False, True, False]]
 
 
@@ -219,7 +219,7 @@ def test_a_noisy_matrix_gives_a_start_all_the_same(noise):
 def straightened(made, layout=LAYOUT, components=COMPONENTS, shares=None):
     shares = np.zeros((layout.columns, layout.width)) if shares is None else shares
     args = jnp.asarray(shares, jnp.float32), jnp.float32(4.0), jax.random.key(0)
-    return density.straighten(made, *args, layout, components, 2**13)[0]
+    return density.calibrate_marginals(made, *args, layout, components, 2**13)[0]
 
 
 def test_drawn_columns_have_the_distributions_that_were_bought():

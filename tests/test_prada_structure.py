@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.simulators import simulate
+from understudy.datasets.simulators import simulate
 from understudy.synthesizers.prada import networks, structure
 from understudy.synthesizers.prada.networks import Layout, categorical, numeric
 

@@ -10,16 +10,16 @@ import polars as pl
 import pytest
 
 import understudy
-from understudy.accounting import Budget, BudgetExceeded
-from understudy.budget import Ledger
-from understudy.mechanisms import PrivateRows
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy.core.randomness import Key
+from understudy.privacy.accounting import Budget, BudgetExceeded
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import PrivateRows
 from understudy.synthesizers.prada import density, tables
 from understudy.synthesizers.prada.likelihood import Prada
 from understudy.synthesizers.prada.likelihood_fits import arrays
 from understudy.synthesizers.prada.networks import Layout, categorical, numeric
 from understudy.synthesizers.prada.tables import Tables
+from understudy.tables.schema import Column, Schema
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 LAYOUT = Layout((numeric("x"), *(categorical(name, size) for name, size in SIZES.items())))
@@ -74,7 +74,7 @@ def straightened(counted, n=2**13, shares_of_b=0.25):
     for j, size in enumerate(SIZES.values(), start=1):
         shares[j, :size] = 1 / size
     shares[2, :4] = shares_of_b
-    made, x = density.straighten(
+    made, x = density.calibrate_marginals(
         plain(), jnp.asarray(shares), jnp.float32(4.0), jax.random.key(0), LAYOUT, 1, n, arrays(counted)
     )
     return made, np.asarray(x)
@@ -116,7 +116,7 @@ def test_the_target_is_left_out():
     ledger = till()
     given = PrivateRows(signals_of(coded(500)), {}, 1), COLUMNS, independent(), 500.0, LAYOUT
     tables.bought(*given, target="b", times=3, ledger=ledger, key=Key.new(0))
-    counted = [line.what for line in ledger.receipt().lines if line.name == "tables"]
+    counted = [line.what for line in ledger.receipt().charges if line.name == "tables"]
     assert counted == ["count 'a' with 'c'"]
 
 
@@ -136,7 +136,7 @@ def test_the_most_wrong_table_is_counted_first_and_counts_are_right():
         ledger=ledger,
         key=Key.new(0),
     )
-    assert [(line.name, line.what) for line in ledger.receipt().lines] == [
+    assert [(line.name, line.what) for line in ledger.receipt().charges] == [
         ("which tables", "which tables to count"),
         ("tables", "count 'a' with 'b'"),
     ]
@@ -152,7 +152,7 @@ def test_a_table_of_too_many_cells_is_never_counted(monkeypatch):
     ledger = till()
     given = PrivateRows(signals_of(coded(500)), {}, 1), COLUMNS, independent(), 500.0, LAYOUT
     found = tables.bought(*given, times=3, target=None, ledger=ledger, key=Key.new(0))
-    counted = {line.what for line in ledger.receipt().lines if line.name == "tables"}
+    counted = {line.what for line in ledger.receipt().charges if line.name == "tables"}
     assert counted == {"count 'a' with 'c'", "count 'b' with 'c'"}
     assert not found.noise[2].any()
 

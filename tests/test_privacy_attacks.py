@@ -23,14 +23,14 @@ from scipy.stats import beta
 
 import understudy
 from conftest import MIXED, QUICK, mixed_table, quick
-from understudy import encoding
-from understudy.accounting import Budget
-from understudy.budget import Ledger
-from understudy.mechanisms import lock
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy.core.randomness import Key
+from understudy.encoding import encoder as encoding
+from understudy.privacy.accounting import Budget
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import lock
 from understudy.synthesizers import METHODS
-from understudy.table import read
+from understudy.tables.schema import Column, Schema
+from understudy.tables.table import read
 
 every_method = pytest.mark.parametrize("method", METHODS)
 
@@ -98,7 +98,7 @@ def test_what_is_bought_does_not_depend_on_the_rows(method):
     facts = [
         [
             (line.name, line.mechanism, line.noise_multiplier, line.times, (chooses and line.name in own) or line.what)
-            for line in receipt.lines
+            for line in receipt.charges
             if line.name not in pots
         ]
         for receipt in receipts
@@ -126,10 +126,10 @@ def test_one_new_category_does_not_move_the_scores_of_other_rows():
         guest = read(frame, MIXED)
         return lock(guest.columns, guest.labels, key=Key.new(0))
 
-    encoder = encoding.buy(locked(table), MIXED, ledger=ledger, key=Key.new(0))
+    encoder = encoding.fit_encoder(locked(table), MIXED, ledger=ledger, key=Key.new(0))
     newcomer = with_first(mixed_table(1), "city", "Aachen")
     before, after = (
-        encoding.scores(locked(frame), encoder, key=Key.new(0), spread=False)
+        encoding.score_rows(locked(frame), encoder, key=Key.new(0), spread=False)
         for frame in (table, pl.concat([table, newcomer]))
     )
     for name in before.names:
@@ -227,7 +227,7 @@ def attack(schema, present, budget, seed):
     unit = np.r_[np.arange(20), np.full(present, 99)] if schema.unit else None
     rows = lock({"x": x}, {}, unit=unit, max_rows_per_unit=schema.max_rows_per_unit or 1, key=Key.new(seed))
     ledger = Ledger(budget, encoding.plan(schema, share=1.0, delta=budget.delta))
-    encoder = encoding.buy(rows, schema, ledger=ledger, key=Key.new(seed))
+    encoder = encoding.fit_encoder(rows, schema, ledger=ledger, key=Key.new(seed))
     below, above = encoder.maps["x"].distribution.interval(np.array([1.0]))
     return float(above[0] - below[0])
 

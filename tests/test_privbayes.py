@@ -12,16 +12,16 @@ import pytest
 
 import understudy
 from conftest import MIXED, mixed_table
-from understudy import encoding, pipeline
-from understudy.accounting import Budget
-from understudy.budget import Ledger
-from understudy.distributions import Distribution
-from understudy.encoding import ColumnMap, Encoder
-from understudy.marginals import deviations
-from understudy.mechanisms import lock
-from understudy.metrics.structure import compare
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy import pipeline
+from understudy.core.randomness import Key
+from understudy.encoding import encoder as encoding
+from understudy.encoding.distributions import Distribution
+from understudy.encoding.encoder import ColumnMap, Encoder
+from understudy.evaluation.structure import compare
+from understudy.graphical.marginals import deviations
+from understudy.privacy.accounting import Budget
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import lock
 from understudy.synthesizers.privbayes import (
     SENSITIVITY,
     Candidate,
@@ -35,7 +35,8 @@ from understudy.synthesizers.privbayes import (
     scores,
     shrunk,
 )
-from understudy.table import read
+from understudy.tables.schema import Column, Schema
+from understudy.tables.table import read
 
 # The score ----------------------------------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ def test_the_score_is_that_of_the_definition():
 
 def random_views(draw, sizes):
     encoder = discrete_encoder(sizes, draw)
-    cut = encoding.cells(encoder, 16)
+    cut = encoding.make_bins(encoder, 16)
     return {name: View.of(cut[name], encoder, name, deviations(encoder, cut)[name]) for name in cut}
 
 
@@ -124,17 +125,17 @@ def test_neighbouring_tables_score_every_candidate_alike(seed):
         assert (moved <= SENSITIVITY * largest + 1e-9).all()
 
 
-# Cells, fine and coarse ---------------------------------------------------------------------------------------------
+# Bins, fine and coarse ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def bought():
     budget = Budget(epsilon=3.0, delta=1e-6)
-    ledger = Ledger(budget, pipeline.items(MIXED, PrivBayes(), budget))
+    ledger = Ledger(budget, pipeline.planned_mechanisms(MIXED, PrivBayes(), budget))
     guest = read(mixed_table(1500), MIXED)
     rows = lock(guest.columns, guest.labels, key=Key.new(0))
-    encoder = encoding.buy(rows, MIXED, ledger=ledger, key=Key.new(0))
-    return encoder, encoding.cells(encoder, 32)
+    encoder = encoding.fit_encoder(rows, MIXED, ledger=ledger, key=Key.new(0))
+    return encoder, encoding.make_bins(encoder, 32)
 
 
 @pytest.mark.parametrize("name", MIXED.names)
@@ -166,7 +167,7 @@ def test_a_coarse_code_is_the_group_of_the_fine_one(bought, name):
     levels = np.append(np.linspace(0, 1, 200), np.nan)
     fine = cut[name].code(levels, levels)
     for size, group in view.groups.items():
-        coarse = Coarse(cut[name].ends, cut[name].nullable, group)
+        coarse = Coarse(cut[name].edges, cut[name].nullable, group)
         assert coarse.size == size
         assert np.array_equal(coarse.code(levels, levels), np.where(fine < 0, -1, group[fine]))
 
@@ -275,7 +276,7 @@ def test_a_plan_is_the_whole_rest_and_all_of_it_is_bought(mixed):
     for schema in (MIXED, Schema(columns=(MIXED["age"],))):
         assert sum(item.share for item in method.plan(schema)) == pytest.approx(0.6)
         model = understudy.fit(mixed.select(schema.names), schema, method, epsilon=1.0, seed=0)
-        assert model.receipt.not_bought == 0
+        assert model.receipt.not_released == 0
 
 
 TRUTH = {"a": [], "b": ["a"], "c": ["a"], "d": ["b"], "e": ["c"], "f": ["c"]}

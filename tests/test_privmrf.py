@@ -10,10 +10,9 @@ import pytest
 
 import understudy
 from test_contract import FEW, distance, few
-from understudy.encoding import Cells
-from understudy.marginals import Domain
-from understudy.randomness import Key
-from understudy.schema import Column, Schema
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Bins
+from understudy.graphical.marginals import Domain
 from understudy.synthesizers import privmrf
 from understudy.synthesizers.privmrf import (
     Candidate,
@@ -21,13 +20,14 @@ from understudy.synthesizers.privmrf import (
     PrivMRF,
     View,
     blocks,
-    by_luck,
     coarse_starts,
     even_sizes,
     exact_blocks,
     exact_pair_scores,
     pair_sensitivity,
+    sampling_error_deviation,
 )
+from understudy.tables.schema import Column, Schema
 
 FIVE = Schema(name="five", columns=tuple(Column(name=name, kind="integer", low=0, high=4) for name in "abcde"))
 
@@ -134,10 +134,10 @@ def test_blocks_of_exact_counts_are_counts_in_blocks():
 def test_scores_of_independent_columns_deviate_as_said():
     draw = np.random.default_rng(0)
     tables = draw.multinomial(2000, np.full(40, 1 / 40), 3000)
-    assert (np.abs(tables - 50).sum(1) / 2).std() == pytest.approx(by_luck(np.full(40, 50.0)), rel=0.1)
+    assert (np.abs(tables - 50).sum(1) / 2).std() == pytest.approx(sampling_error_deviation(np.full(40, 50.0)), rel=0.1)
     accents = np.linspace(0, 4, 40)
     found = (accents * np.abs(tables - 50)).sum(1) / 2
-    assert found.std() == pytest.approx(by_luck(np.full(40, 50.0), accents), rel=0.1)
+    assert found.std() == pytest.approx(sampling_error_deviation(np.full(40, 50.0), accents), rel=0.1)
 
 
 # Graphs.
@@ -200,7 +200,7 @@ def test_the_tree_is_the_heaviest():
 
 @pytest.mark.parametrize("nullable", [False, True])
 def test_blocks_are_of_about_even_mass_and_missing_is_its_own(nullable):
-    cells = Cells(np.array([0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0]), nullable)
+    cells = Bins(np.array([0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0]), nullable)
     starts = coarse_starts(cells, 2 + nullable)
     assert starts.tolist() == ([0, 4, 7] if nullable else [0, 4])
     assert len(coarse_starts(cells, 99)) == cells.size
@@ -208,7 +208,7 @@ def test_blocks_are_of_about_even_mass_and_missing_is_its_own(nullable):
 
 
 def test_the_few_cells_that_hold_the_variance_have_blocks_of_their_own():
-    cells = Cells(np.array([0.0, 0.03, 0.3, 0.5, 0.7, 1.0]), False)
+    cells = Bins(np.array([0.0, 0.03, 0.3, 0.5, 0.7, 1.0]), False)
     far = np.array([4.0, 0.6, 0.6, 0.8, 0.9])
     assert coarse_starts(cells, 3).tolist() == [0, 2, 4]
     assert coarse_starts(cells, 3, far).tolist() == [0, 1, 4]
@@ -260,7 +260,7 @@ def test_numbers_keep_what_three_have_together():
 def test_all_that_is_planned_is_bought(columns, epsilon):
     schema = Schema(columns=FIVE.columns[:columns])
     receipt = understudy.fit(five(400).select(schema.names), schema, "privmrf", epsilon=epsilon, seed=0).receipt
-    assert receipt.not_bought == 0 and receipt.epsilon > 0.97 * epsilon
+    assert receipt.not_released == 0 and receipt.epsilon > 0.97 * epsilon
 
 
 def test_shares_of_the_plan_are_what_the_encoder_leaves():

@@ -18,13 +18,14 @@ from click.testing import CliRunner
 
 import understudy as us
 from conftest import quick
-from understudy import accounting, datasets, demo
-from understudy.accounting import Budget, Line
-from understudy.cli import cli
+from understudy import datasets
+from understudy.cli import cli, demo
+from understudy.privacy import accounting
+from understudy.privacy.accounting import Budget, Charge
 from understudy.report import ReportError, at_most, drawing, render
 from understudy.report.content import spelt, spelt_summaries
 from understudy.report.privacy import attacker, gaussian_mu, mu_squared, privacy_part, where_it_went
-from understudy.schema import Column, Schema
+from understudy.tables.schema import Column, Schema
 
 ROOT = Path(__file__).parent.parent
 HOSTILE = '<script>alert("1")</script>'
@@ -228,7 +229,7 @@ def test_the_promise_and_the_receipt_are_the_models(people, plain):
     text, content = plain
     receipt = us.load(people / "m.understudy").receipt
     assert receipt.promise in text
-    assert [line["what"] for line in content["privacy"]["lines"]] == [line.what for line in receipt.lines]
+    assert [line["what"] for line in content["privacy"]["lines"]] == [line.what for line in receipt.charges]
     assert (content["privacy"]["epsilon"], content["privacy"]["delta"]) == (2.0, 1e-6)
 
 
@@ -279,7 +280,7 @@ def test_the_budget_went_where_the_plan_said(people, plain):
 
 def test_sampling_makes_a_line_lighter_but_never_heavier():
     def line(rate):
-        return Line(
+        return Charge(
             name="t", what="t", mechanism="sampled gaussian", noise_multiplier=0.1, times=10, sampling_rate=rate
         )
 

@@ -5,7 +5,7 @@ import multiprocessing
 
 import pytest
 
-from understudy.result_file import ResultError, open_results, read
+from understudy.benchmark.result_file import ResultError, open_results, read
 
 
 def line(name, value=1.0):

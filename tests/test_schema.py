@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.schema import KINDS, Column, Schema, SchemaError, draft, replacing
+from understudy.tables.schema import KINDS, Column, Schema, SchemaError, draft, replacing
 
 PEOPLE = """
 name = "people"

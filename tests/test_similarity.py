@@ -14,10 +14,10 @@ from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
 from conftest import mixed_table
-from understudy.metrics import similarity
-from understudy.metrics.pair import Pair, open_tables
-from understudy.metrics.similarity import METRICS, associations, tvd
-from understudy.schema import Column, Schema
+from understudy.evaluation import similarity
+from understudy.evaluation.pair import Pair, open_tables
+from understudy.evaluation.similarity import METRICS, associations, tvd
+from understudy.tables.schema import Column, Schema
 
 every_metric = pytest.mark.parametrize("name", METRICS)
 
@@ -136,7 +136,7 @@ def brute_tvd(real, synthetic):
 
 
 def brute_cells(real, synthetic):
-    """Cells of one column of a frame: text as it is, numbers by the rule of 100 cells, None for a missing value."""
+    """Bins of one column of a frame: text as it is, numbers by the rule of 100 cells, None for a missing value."""
     if real.dtype == pl.String:
         return real.to_list(), synthetic.to_list()
     present = [x for x in (*real, *synthetic) if x is not None]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.simulators import EQUATIONS, GRAPHS, erdos_renyi, random_weights, scale_free, simulate
+from understudy.datasets.simulators import EQUATIONS, GRAPHS, erdos_renyi, random_weights, scale_free, simulate
 
 every_graph = pytest.mark.parametrize("graph", GRAPHS)
 every_equation = pytest.mark.parametrize("equations", EQUATIONS)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.strata import even_uniforms, evened
+from understudy.core.stratified import stratified_levels, stratified_uniforms
 
 
 def test_a_group_of_m_has_one_number_in_each_of_m_intervals():
     groups = np.random.default_rng(0).integers(0, 5, 1000)
-    uniform = even_uniforms(groups, np.random.default_rng(1))
+    uniform = stratified_uniforms(groups, np.random.default_rng(1))
     for group in range(5):
         own = uniform[groups == group]
         assert sorted(np.floor(own * len(own)).astype(int)) == list(range(len(own)))
@@ -17,14 +17,14 @@ def test_a_group_of_m_has_one_number_in_each_of_m_intervals():
 
 def test_each_entry_alone_is_uniform_and_its_place_has_no_say():
     groups = np.array([0, 0, 1, 0, 2])
-    drawn = np.array([even_uniforms(groups, np.random.default_rng(seed)) for seed in range(4000)])
+    drawn = np.array([stratified_uniforms(groups, np.random.default_rng(seed)) for seed in range(4000)])
     for entry in drawn.T:
         assert stats.kstest(entry, "uniform").pvalue > 1e-4
 
 
 def test_levels_keep_their_order_and_what_is_missing():
     levels = np.array([0.9, np.nan, 0.2, 0.21, np.nan, 0.95])
-    even = evened(levels, np.random.default_rng(0))
+    even = stratified_levels(levels, np.random.default_rng(0))
     assert np.array_equal(np.isnan(even), np.isnan(levels))
     present = ~np.isnan(levels)
     assert np.array_equal(np.argsort(even[present]), np.argsort(levels[present]))
@@ -33,7 +33,10 @@ def test_levels_keep_their_order_and_what_is_missing():
 
 def test_evened_levels_of_independent_rows_are_uniform_one_by_one():
     drawn = np.array(
-        [evened(np.random.default_rng(seed).random(7), np.random.default_rng(seed + 1)) for seed in range(4000)]
+        [
+            stratified_levels(np.random.default_rng(seed).random(7), np.random.default_rng(seed + 1))
+            for seed in range(4000)
+        ]
     )
     for entry in drawn.T:
         assert stats.kstest(entry, "uniform").pvalue > 1e-4
@@ -41,6 +44,6 @@ def test_evened_levels_of_independent_rows_are_uniform_one_by_one():
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_few_rows(count):
-    assert even_uniforms(np.zeros(count, int), np.random.default_rng(0)).shape == (count,)
-    assert evened(np.full(count, np.nan), np.random.default_rng(0)).shape == (count,)
-    assert ((evened(np.full(count, 0.5), np.random.default_rng(0)) >= 0) & (np.arange(count) < 1)).all()
+    assert stratified_uniforms(np.zeros(count, int), np.random.default_rng(0)).shape == (count,)
+    assert stratified_levels(np.full(count, np.nan), np.random.default_rng(0)).shape == (count,)
+    assert ((stratified_levels(np.full(count, 0.5), np.random.default_rng(0)) >= 0) & (np.arange(count) < 1)).all()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.datasets import EXAMPLE_PARENTS
-from understudy.metrics.structure import compare
+from understudy.evaluation.structure import compare
 
 NAMES = "abcde"
 graphs = st.builds(

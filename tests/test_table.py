@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.schema import Column, Schema
-from understudy.table import Table, TableError, kinds, read, to_frame, write
+from understudy.tables.schema import Column, Schema
+from understudy.tables.table import Table, TableError, kinds, read, to_frame, write
 
 NAN = np.nan
 SECRET = "Xanthippe"
@@ -165,7 +165,7 @@ def test_a_parquet_file_gives_the_same_arrays_as_its_frame(tmp_path):
 def test_pandas_and_pyarrow_are_not_imported_for_a_file(tmp_path):
     path = saved(tmp_path, "x\n1\n")
     program = (
-        "import sys; from understudy.schema import *; from understudy.table import *;"
+        "import sys; from understudy.tables.schema import *; from understudy.tables.table import *;"
         f"read({str(path)!r}, Schema(columns=[Column(name='x', kind='integer')]));"
         "assert not {'pandas', 'pyarrow'} & set(sys.modules)"
     )

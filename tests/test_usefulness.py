@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from conftest import MIXED, mixed_table
-from understudy.metrics.usefulness import FEWEST_ROWS, LEARNERS, MOST_LABELS, usefulness
-from understudy.schema import Column, Schema, SchemaError
-from understudy.table import read
+from understudy.evaluation.usefulness import FEWEST_ROWS, LEARNERS, MOST_LABELS, usefulness
+from understudy.tables.schema import Column, Schema, SchemaError
+from understudy.tables.table import read
 
 NUMBERS = Schema(columns=tuple(Column(name=name, kind="continuous") for name in ("a", "b", "y")), target="y")
 CLASSES = Schema(columns=(*NUMBERS.columns[:2], Column(name="y", kind="categorical")), target="y")
@@ -320,7 +320,7 @@ def test_the_unit_of_a_number_does_not_matter(learner):
 
 def test_rows_beyond_the_limit_of_the_vector_machine_are_left_out_but_no_class_is(monkeypatch):
     small = dataclasses.replace(LEARNERS["svm"], most_rows=40)
-    monkeypatch.setattr("understudy.metrics.usefulness.LEARNERS", {"svm": small})
+    monkeypatch.setattr("understudy.evaluation.usefulness.LEARNERS", {"svm": small})
     train = classes(400, 0, "xy").with_columns(y=pl.Series(["rare"] + ["common"] * 399))
     test = classes(50, 1, "xy").with_columns(y=pl.Series(["rare"] * 5 + ["common"] * 45))
     rows = usefulness(train, test, CLASSES, learners=["svm"])

@@ -8,18 +8,15 @@ import sys
 import types
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from understudy.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from understudy.budget import Budget, BudgetExceeded, Receipt
-    from understudy.constraints import ConstraintError
-    from understudy.evaluate import evaluate
-    from understudy.ledger_file import LedgerError, LedgerFile
+    from understudy.evaluation.evaluate import evaluate
     from understudy.model import Model, ModelError, load
     from understudy.pipeline import Plan, fit, fit_many, order_from, plan
-    from understudy.rejection import SamplingError
+    from understudy.privacy.ledger import Budget, BudgetExceeded, Receipt
+    from understudy.privacy.ledger_file import LedgerError, LedgerFile
     from understudy.report import ReportError, report
-    from understudy.schema import Column, Schema, SchemaError
     from understudy.synthesizers import METHODS
     from understudy.synthesizers.aim import AIM
     from understudy.synthesizers.copula import Copula
@@ -32,20 +29,23 @@ if TYPE_CHECKING:
     from understudy.synthesizers.prada.likelihood import Prada
     from understudy.synthesizers.privbayes import PrivBayes
     from understudy.synthesizers.privmrf import PrivMRF
-    from understudy.table import TableError
+    from understudy.tables.constraints import ConstraintError
+    from understudy.tables.rejection import SamplingError
+    from understudy.tables.schema import Column, Schema, SchemaError
+    from understudy.tables.table import TableError
 
-_ROOMS = {
+_HOMES = {
     "AIM": "synthesizers.aim",
-    "Budget": "budget",
-    "BudgetExceeded": "budget",
-    "Column": "schema",
-    "ConstraintError": "constraints",
+    "Budget": "privacy.ledger",
+    "BudgetExceeded": "privacy.ledger",
+    "Column": "tables.schema",
+    "ConstraintError": "tables.constraints",
     "Copula": "synthesizers.copula",
     "DPGAN": "synthesizers.prada.dpgan",
     "GEM": "synthesizers.gem.method",
     "Independent": "synthesizers.independent",
-    "LedgerError": "ledger_file",
-    "LedgerFile": "ledger_file",
+    "LedgerError": "privacy.ledger_file",
+    "LedgerFile": "privacy.ledger_file",
     "MERF": "synthesizers.merf.method",
     "METHODS": "synthesizers",
     "MST": "synthesizers.mst",
@@ -56,13 +56,13 @@ _ROOMS = {
     "PradaGAN": "synthesizers.prada.adversarial",
     "PrivBayes": "synthesizers.privbayes",
     "PrivMRF": "synthesizers.privmrf",
-    "Receipt": "budget",
+    "Receipt": "privacy.ledger",
     "ReportError": "report",
-    "SamplingError": "rejection",
-    "Schema": "schema",
-    "SchemaError": "schema",
-    "TableError": "table",
-    "evaluate": "evaluate",
+    "SamplingError": "tables.rejection",
+    "Schema": "tables.schema",
+    "SchemaError": "tables.schema",
+    "TableError": "tables.table",
+    "evaluate": "evaluation.evaluate",
     "fit": "pipeline",
     "fit_many": "pipeline",
     "load": "model",
@@ -110,9 +110,9 @@ __all__ = [
 
 
 def __getattr__(name: str):
-    if name not in _ROOMS:
+    if name not in _HOMES:
         raise AttributeError(f"module 'understudy' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"understudy.{_ROOMS[name]}"), name)
+    return getattr(importlib.import_module(f"understudy.{_HOMES[name]}"), name)
 
 
 def __dir__():
@@ -123,7 +123,7 @@ class _FrontDoor(types.ModuleType):
     """Keeps `understudy.evaluate` the function: the import of a room puts the module under its name."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _ROOMS and isinstance(value, types.ModuleType)):
+        if not (name in _HOMES and isinstance(value, types.ModuleType)):
             super().__setattr__(name, value)
 
 

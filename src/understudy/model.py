@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import understudy
-from understudy import rejection, table
-from understudy.budget import Receipt
-from understudy.constraints import Condition, Rows, read_where, rules, sums
-from understudy.distributions import Distribution
-from understudy.encoding import ColumnMap, Encoder, Given
-from understudy.files import reason, replacing
-from understudy.notebooks import card
-from understudy.randomness import Key
-from understudy.rejection import Acceptance
-from understudy.schema import Schema
-from understudy.synthesizers import METHODS, RECIPES
-from understudy.synthesizers.independent import IndependentRecipe
+from understudy.core.files import reason, replacing
+from understudy.core.notebooks import card
+from understudy.core.randomness import Key
+from understudy.core.version import __version__
+from understudy.encoding.distributions import Distribution
+from understudy.encoding.encoder import ColumnMap, Encoder, PassThrough
+from understudy.privacy.ledger import Receipt
+from understudy.synthesizers import FITTED, METHODS
+from understudy.synthesizers.independent import FittedIndependent
+from understudy.tables import rejection, table
+from understudy.tables.constraints import Condition, Rows, read_where, rules, sums
+from understudy.tables.rejection import Acceptance
+from understudy.tables.schema import Schema
 
 FORMAT = 1
 _LARGEST_FILE = 2**32  # of what a model file may unpack to
@@ -50,7 +50,7 @@ class Model:
     """
 
     encoder: Encoder
-    recipe: Any
+    generator: Any
     receipt: Receipt
     method: Any
     kind: str = "polars"
@@ -63,7 +63,7 @@ class Model:
     @property
     def parents(self) -> dict[str, list[str]]:
         """The Bayes network: for every column, the earlier ones it is made from."""
-        return self.recipe.parents(self.schema)
+        return self.generator.parents(self.schema)
 
     @property
     def strengths(self) -> dict[str, dict[str, float]]:
@@ -72,7 +72,7 @@ class Model:
         For the sequential generators it is the norm of the earlier column's weights: in deviations, how far the column
         moves at most when the earlier one moves by one, up to a factor of two.
         """
-        return self.recipe.strengths() if hasattr(self.recipe, "strengths") else {}
+        return self.generator.strengths() if hasattr(self.generator, "strengths") else {}
 
     def sample(self, n: int, seed: int | None = None, *, where: Mapping[str, Any] | None = None) -> Any:
         """`n` synthetic rows, in the kind of frame that was fitted. Each keeps the constraints of the schema.
@@ -101,8 +101,8 @@ class Model:
 
     def _draw(self, n: int, key: Key, conditions: Sequence[Condition]) -> Rows:
         """Rows of the recipe with totals computed, as a frame will show them; not yet held to any rule."""
-        levels = self.recipe.sample(n, key=key)
-        if isinstance(self.recipe, IndependentRecipe):
+        levels = self.generator.sample(n, key=key)
+        if isinstance(self.generator, FittedIndependent):
             # Columns that know nothing of each other: a condition on one is exactly a part of its own levels.
             # A total is not drawn but computed, so a condition on it is left to rejection.
             totals = {each.total for each in sums(self.schema.constraints)}
@@ -147,16 +147,16 @@ class Model:
             TypeError: The method has no densities.
             TableError: The table's structure is not the schema's.
         """
-        if not hasattr(self.recipe, "log_density"):
+        if not hasattr(self.generator, "log_density"):
             raise TypeError(f"log_density: {self.method.name} has no densities; prada has.")
         guest = table.read(frame, self.schema)
-        return self.recipe.log_density(self.encoder, guest.columns, guest.labels)
+        return self.generator.log_density(self.encoder, guest.columns, guest.labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to one file, whole or not at all."""
         document = {
             "format": FORMAT,
-            "understudy": understudy.__version__,
+            "understudy": __version__,
             "schema": self.schema.to_toml(),
             "method": {"name": self.method.name, **dataclasses.asdict(self.method)},
             "kind": self.kind,
@@ -166,13 +166,13 @@ class Model:
                     "missing": m.missing,
                     "integer": m.distribution.integer,
                     "labels": m.labels,
-                    "given": isinstance(m, Given),
+                    "given": isinstance(m, PassThrough),
                 }
                 for name, m in self.encoder.maps.items()
             },
             "receipt": json.loads(self.receipt.to_json()),
         }
-        arrays = {f"recipe/{name}": array for name, array in self.recipe.arrays().items()}
+        arrays = {f"recipe/{name}": array for name, array in self.generator.arrays().items()}
         for position, m in enumerate(self.encoder.maps.values()):
             arrays[f"column/{position}"] = np.stack([m.distribution.values, m.distribution.cdf])
         packed = io.BytesIO()
@@ -231,7 +231,7 @@ def _rebuild(name: str, document: Mapping[str, Any], arrays: Mapping[str, NDArra
         facts = document["columns"][column.name]
         values, cdf = arrays[f"column/{position}"]
         labels = tuple(facts["labels"]) if facts["labels"] is not None else None
-        kind = Given if facts["given"] else ColumnMap
+        kind = PassThrough if facts["given"] else ColumnMap
         maps[column.name] = kind(column, Distribution(values, cdf, facts["integer"]), facts["missing"], labels)
     settings = dict(document["method"])
     method = settings.pop("name")
@@ -240,7 +240,7 @@ def _rebuild(name: str, document: Mapping[str, Any], arrays: Mapping[str, NDArra
     recipe_arrays = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
     return Model(
         Encoder(schema, maps, float(document["rows"])),
-        RECIPES[method].from_arrays(recipe_arrays),
+        FITTED[method].from_arrays(recipe_arrays),
         Receipt.from_json(json.dumps(document["receipt"])),
         METHODS[method](**settings),
         document["kind"],

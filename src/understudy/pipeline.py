@@ -1,4 +1,4 @@
-"""The corridor: hall, cloakroom, till and workshop joined, and the only place where the whole promise is stated.
+"""The corridor: hall, cloakroom, ledger and workshop joined, and the only place where the whole promise is stated.
 
 `fit(table, schema, method, epsilon=ε, delta=δ)` is (ε, δ)-differentially private for adding or removing one unit (one
 row, or all rows of one value of the schema's `unit` column, up to `max_rows_per_unit`), with everything counted:
@@ -17,18 +17,18 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import understudy
-from understudy import encoding
-from understudy.accounting import Budget, Item, Line, planned_lines
-from understudy.budget import Ledger
-from understudy.encoding import Encoder
-from understudy.ledger_file import LedgerFile
-from understudy.mechanisms import PrivateRows, lock
+from understudy.core.randomness import Key
+from understudy.core.version import __version__
+from understudy.encoding import encoder as encoding
+from understudy.encoding.encoder import Encoder
 from understudy.model import Model
-from understudy.randomness import Key
-from understudy.schema import UNNAMED, Schema, SchemaError, did_you_mean
+from understudy.privacy.accounting import Budget, Charge, PlannedMechanism, planned_charges
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger_file import LedgerFile
+from understudy.privacy.mechanisms import PrivateRows, lock
 from understudy.synthesizers import DEFAULT, METHODS
-from understudy.table import Table, read
+from understudy.tables.schema import UNNAMED, Schema, SchemaError, did_you_mean
+from understudy.tables.table import Table, read
 
 
 def resolve(method: Any, settings: Mapping[str, Any] | None = None) -> Any:
@@ -49,7 +49,7 @@ def resolve(method: Any, settings: Mapping[str, Any] | None = None) -> Any:
     return METHODS[method](**(settings or {}))
 
 
-def items(schema: Schema, method: Any, budget: Budget) -> list[Item]:
+def planned_mechanisms(schema: Schema, method: Any, budget: Budget) -> list[PlannedMechanism]:
     """Everything one fit will buy: a function of public facts. A method without a share for encoding buys none."""
     share = method.encoding_share
     encoder = encoding.plan(schema, share=share, delta=budget.delta) if share else []
@@ -121,14 +121,14 @@ def fit_many(
     if book and schema.name == UNNAMED:
         raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
     if book:
-        book.check(schema.name, math.fsum(order.till.budget.epsilon for order in orders), delta * len(orders))
+        book.check(schema.name, math.fsum(order.ledger.budget.epsilon for order in orders), delta * len(orders))
     guest = read(table, schema)  # raises for structure alone, so a typing mistake costs nothing
     for order in orders:
-        asked = order.till.budget
+        asked = order.ledger.budget
         if book:
-            book.charge(schema.name, asked.epsilon, asked.delta, order.method.name, version=understudy.__version__)
+            book.charge(schema.name, asked.epsilon, asked.delta, order.method.name, version=__version__)
     made: dict[int, Any] = {}
-    with _shown([order.till for order in orders], progress):
+    with _shown([order.ledger for order in orders], progress):
         boxes = [_lock(guest, order) for order in orders]
         kind = guest.kind
         del guest
@@ -139,15 +139,15 @@ def fit_many(
                 [order.method for order in chosen],
                 [boxes[i] for i in group],
                 [encoders[i] for i in group],
-                ledgers=[order.till for order in chosen],
+                ledgers=[order.ledger for order in chosen],
                 keys=[order.key.child("method") for order in chosen],
             )
             made.update(zip(group, recipes, strict=True))
         for i, (order, box, encoder) in enumerate(zip(orders, boxes, encoders, strict=True)):
             if i not in made:
-                made[i] = order.method.fit(box, encoder, ledger=order.till, key=order.key.child("method"))
+                made[i] = order.method.fit(box, encoder, ledger=order.ledger, key=order.key.child("method"))
     return [
-        Model(encoders[i], made[i], order.till.receipt(version=understudy.__version__), order.method, kind)
+        Model(encoders[i], made[i], order.ledger.receipt(version=__version__), order.method, kind)
         for i, order in enumerate(orders)
     ]
 
@@ -157,7 +157,7 @@ class _Order:
     """One fit that was asked for: what with, who pays, and where chance comes from."""
 
     method: Any
-    till: Ledger
+    ledger: Ledger
     key: Key
 
 
@@ -177,14 +177,14 @@ def _orders(
     orders = []
     for method, seed, each in zip(chosen, seeds, epsilons, strict=True):
         budget = Budget(epsilon=each, delta=delta)
-        till = Ledger(
+        ledger = Ledger(
             budget,
-            items(schema, method, budget),
+            planned_mechanisms(schema, method, budget),
             unit=schema.unit or "row",
             max_rows_per_unit=schema.max_rows_per_unit or 1,
             seed=seed,
         )
-        orders.append(_Order(method, till, Key.new(seed)))
+        orders.append(_Order(method, ledger, Key.new(seed)))
     return orders
 
 
@@ -198,14 +198,14 @@ def _groups(orders: Sequence[_Order]) -> list[list[int]]:
 
 
 def _lock(guest: Table, order: _Order) -> PrivateRows:
-    most = order.till.max_rows_per_unit
+    most = order.ledger.max_rows_per_unit
     return lock(guest.columns, guest.labels, unit=guest.unit, max_rows_per_unit=most, key=order.key)
 
 
 def _encode(rows: PrivateRows, schema: Schema, order: _Order) -> Encoder:
     if not order.method.encoding_share:
-        return encoding.take_as_given(schema, ledger=order.till)
-    return encoding.buy(rows, schema, ledger=order.till, key=order.key.child("encoding"))
+        return encoding.pass_through_encoder(schema, ledger=order.ledger)
+    return encoding.fit_encoder(rows, schema, ledger=order.ledger, key=order.key.child("encoding"))
 
 
 def order_from(public_table: Any, schema: Schema | str | os.PathLike[str]) -> tuple[str, ...]:
@@ -244,14 +244,14 @@ def _shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
         bought = bar.add_task("fitting", total=sum(ledger.progress()[1] for ledger in ledgers))
         steps = bar.add_task("steps", total=None, visible=False)
 
-        def advance(line: Line) -> None:
+        def advance(line: Charge) -> None:
             bar.update(bought, completed=sum(ledger.progress()[0] for ledger in ledgers), description=line.what)
 
         def step(done: int, total: int) -> None:
             bar.update(steps, completed=done, total=total, visible=True)
 
         for ledger in ledgers:
-            ledger.on_purchase, ledger.on_step = advance, step
+            ledger.on_charge, ledger.on_step = advance, step
         yield
 
 
@@ -263,14 +263,14 @@ class Plan:
     """How a budget will be divided, before any data is touched.
 
     Attributes:
-        lines: One for each planned item, with its noise multiplier.
+        charges: One for each planned item, with its noise multiplier.
         seconds, megabytes: A rough expectation for a laptop, from benchmarks/results/speed.jsonl.
     """
 
     method: str
     budget: Budget
-    items: tuple[Item, ...]
-    lines: tuple[Line, ...]
+    items: tuple[PlannedMechanism, ...]
+    charges: tuple[Charge, ...]
     rows: int | None
     seconds: float
     megabytes: float
@@ -294,7 +294,7 @@ class Plan:
                     "times": item.times,
                     "noise_multiplier": line.noise_multiplier,
                 }
-                for item, line in zip(self.items, self.lines, strict=True)
+                for item, line in zip(self.items, self.charges, strict=True)
             ],
             "seconds": self.seconds,
             "megabytes": self.megabytes,
@@ -303,7 +303,7 @@ class Plan:
     def __str__(self) -> str:
         head = f"{self.method} with epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}"
         rows = [f"{'item':<16}{'mechanism':<22}{'purchases':>9}{'share':>9}{'noise per row':>15}"]
-        for item, line in zip(self.items, self.lines, strict=True):
+        for item, line in zip(self.items, self.charges, strict=True):
             share = f"{100 * self.shares()[item.name]:.1f} %"
             rows.append(f"{item.name:<16}{item.mechanism:<22}{item.times:>9}{share:>9}{line.noise_multiplier:>15.2f}")
         size = f"for {self.rows} rows " if self.rows else ""
@@ -334,7 +334,7 @@ def plan(
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError(f"rows: expected a whole number >= 1, got {rows!r}.")
     method, budget = resolve(method), Budget(epsilon=epsilon, delta=delta)
-    wanted = items(schema, method, budget)
+    wanted = planned_mechanisms(schema, method, budget)
     ledger = Ledger(budget, wanted)
     cells = (rows or schema.rows or 0) * len(schema)
     steps = sum(item.times for item in wanted if item.sampling_rate)
@@ -342,7 +342,7 @@ def plan(
         method=method.name,
         budget=budget,
         items=tuple(wanted),
-        lines=tuple(planned_lines(wanted, ledger.scale)),
+        charges=tuple(planned_charges(wanted, ledger.scale)),
         rows=rows or schema.rows,
         seconds=1.0 + 6e-7 * cells + (_training_seconds(schema, steps) if steps else 0.0),
         megabytes=250.0 + 2.5e-5 * cells + (350.0 if steps else 0.0),

@@ -13,13 +13,13 @@ import sys
 
 import click
 
-import understudy
 from understudy.cli import household, models, races, spending, verdicts
 from understudy.cli.refusals import Commands
+from understudy.core.version import __version__
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(understudy.__version__, prog_name="understudy")
+@click.version_option(__version__, prog_name="understudy")
 def cli() -> None:
     """Synthetic tables under differential privacy, with one stated (ε, δ) that covers everything.
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
-import understudy
 from understudy.cli import options
 from understudy.cli.options import FOLDER, count, print_json
 from understudy.cli.refusals import Refused
+from understudy.core.version import __version__
 
 
 @click.command()
@@ -32,7 +32,7 @@ def demo(output: str, as_json: bool) -> None:
     """
     import json
 
-    from understudy.demo import FILES, run
+    from understudy.cli.demo import FILES, run
 
     model = run(Path(output), to_stderr=as_json)
     if as_json:
@@ -53,7 +53,7 @@ def doctor(as_json: bool) -> None:
       understudy doctor
       understudy doctor --json
     """
-    from understudy.doctor import examine
+    from understudy.cli.doctor import examine
 
     findings = []
     for finding in examine():
@@ -63,7 +63,7 @@ def doctor(as_json: bool) -> None:
     counted = {state: sum(each.state == state for each in findings) for state in ("ok", "note", "problem")}
     if as_json:
         checks = [dataclasses.asdict(each) for each in findings]
-        print_json({"healthy": not counted["problem"], "version": understudy.__version__, "checks": checks})
+        print_json({"healthy": not counted["problem"], "version": __version__, "checks": checks})
     elif not counted["problem"]:
         click.echo(f"All is well: {counted['ok']} checks are ok, {count(counted['note'], 'note')}.")
     if counted["problem"]:
@@ -103,8 +103,8 @@ def version(as_json: bool) -> None:
       understudy version --json
     """
     if not as_json:
-        click.echo(f"understudy, version {understudy.__version__}")
+        click.echo(f"understudy, version {__version__}")
         return
-    from understudy.doctor import versions
+    from understudy.cli.doctor import versions
 
     print_json(versions())

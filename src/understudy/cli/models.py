@@ -43,9 +43,9 @@ def draft_schema(table: str, output: str, force: bool, as_json: bool) -> None:
     check_place(output, table)
     if Path(output).exists() and not force:
         raise Refused(f"{output} is there already, and may hold what someone filled in. Use --force to write over it.")
-    from understudy.files import replacing
-    from understudy.schema import draft
-    from understudy.sources import extension, kinds
+    from understudy.core.files import replacing
+    from understudy.tables.schema import draft
+    from understudy.tables.sources import extension, kinds
 
     extension(table)  # refuses what it does not know
     check_readable(table)
@@ -149,7 +149,7 @@ def fit(
     """
     check_place(output, table, schema, ledger)
     configured = options.configured(method, settings)
-    from understudy.randomness import Key
+    from understudy.core.randomness import Key
 
     with arguments():
         understudy.Budget(epsilon=epsilon, delta=delta)
@@ -202,9 +202,9 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     """
     import dataclasses
 
-    from understudy import sources, table
-    from understudy.constraints import where_from_text
-    from understudy.randomness import Key
+    from understudy.core.randomness import Key
+    from understudy.tables import sources, table
+    from understudy.tables.constraints import where_from_text
 
     check_place(output, model)
     sources.extension(output)  # refuses what it does not know

@@ -69,8 +69,8 @@ def run_bench(
       understudy bench benchmarks/grids/real-data.toml -o results
       understudy bench benchmarks/grids/real-data.toml -o sketch --small
     """
-    from understudy import grids
-    from understudy.bench import race
+    from understudy.benchmark import grids
+    from understudy.benchmark.runner import race
 
     asked = grids.read(grid)
     asked = asked if methods is None else asked.only([label.strip() for label in methods.split(",")])
@@ -105,7 +105,7 @@ def bench_table(results: str, output: str | None, style: str, as_json: bool) -> 
       understudy bench table results -o tables
       understudy bench table results --json
     """
-    from understudy import scoreboard
+    from understudy.benchmark import scoreboard
 
     _check_results(results)
     if output is not None:
@@ -154,7 +154,7 @@ def bench_figure(results: str, output: str | None, as_json: bool) -> None:
     Example:
       understudy bench figure results -o figures
     """
-    from understudy import figures
+    from understudy.benchmark import figures
 
     _check_results(results)
     with waiting("drawing"):

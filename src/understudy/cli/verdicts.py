@@ -48,7 +48,7 @@ def evaluate(
       understudy evaluate holdout.csv synthetic.csv people.toml --train people.csv --metrics wd,tvd2
       understudy evaluate holdout.csv synthetic.csv people.toml --learners catboost,svm
     """
-    from understudy.evaluate import NOT_COVERED, resolve
+    from understudy.evaluation.evaluate import NOT_COVERED, resolve
 
     facts = read_schema(schema)
     chosen, trained = _listed(metrics), _listed(learners)
@@ -135,7 +135,7 @@ def report(
     """
     if synthetic is not None and rows is not None:
         raise click.UsageError("--synthetic and -n exclude each other.")
-    from understudy.evaluate import NOT_COVERED, resolve
+    from understudy.evaluation.evaluate import NOT_COVERED, resolve
     from understudy.report import places
 
     used = (model, real, synthetic, train, ledger, truth)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from understudy.files import reason, replacing
+from understudy.core.files import reason, replacing
 
 MOST_ROWS = 10_000
 """How many rows are drawn at most where nobody says how many: as many as were fitted, as far as that is known."""
@@ -64,8 +64,8 @@ def report(
         ReportError: The arguments contradict each other, or the page cannot be written.
         ModelError, TableError, LedgerError: A file cannot be read, or does not fit.
     """
-    from understudy.ledger_file import LedgerFile
     from understudy.model import load
+    from understudy.privacy.ledger_file import LedgerFile
     from understudy.report.content import gather
 
     page, numbers = places(path)

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from understudy.evaluate import NOT_COVERED, WORST, evaluate
-from understudy.ledger_file import LedgerFile
-from understudy.metrics.pair import Side, open_tables
-from understudy.metrics.similarity import associations
-from understudy.metrics.structure import compare
+from understudy.evaluation.evaluate import NOT_COVERED, WORST, evaluate
+from understudy.evaluation.pair import Side, open_tables
+from understudy.evaluation.similarity import associations
+from understudy.evaluation.structure import compare
 from understudy.model import Model
+from understudy.privacy.ledger_file import LedgerFile
 from understudy.report.privacy import privacy_part
-from understudy.schema import Column, Schema
-from understudy.table import read, to_frame
+from understudy.tables.schema import Column, Schema
+from understudy.tables.table import read, to_frame
 
 FORMAT = 1
 BINS = 30

@@ -22,13 +22,13 @@ import platform
 from collections.abc import Iterable
 from typing import Any
 
-import understudy
-from understudy.accounting import Budget, Line
-from understudy.encoding import ColumnMap, Given
-from understudy.ledger_file import LedgerFile
+from understudy.core.version import __version__
+from understudy.encoding.encoder import ColumnMap, PassThrough
 from understudy.model import Model
-from understudy.pipeline import items
-from understudy.schema import Column
+from understudy.pipeline import planned_mechanisms
+from understudy.privacy.accounting import Budget, Charge
+from understudy.privacy.ledger_file import LedgerFile
+from understudy.tables.schema import Column
 
 FALSE_POSITIVES = 0.01
 """Where the true positive rate is given: one false alarm in a hundred."""
@@ -58,9 +58,9 @@ def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
         "seed": receipt.seed,
         "noise_source": receipt.noise_source,
         "warnings": list(receipt.warnings),
-        "not_bought": receipt.not_bought,
-        "where_it_went": where_it_went(receipt.lines),
-        "lines": [{**dataclasses.asdict(line), "sigma": line.sigma} for line in receipt.lines],
+        "not_released": receipt.not_released,
+        "where_it_went": where_it_went(receipt.charges),
+        "lines": [{**dataclasses.asdict(line), "sigma": line.sigma} for line in receipt.charges],
         "columns": [_facts(column, model.encoder.maps[column.name]) for column in model.schema],
         "rows": {"public": model.schema.rows, "bought": None if model.schema.rows else model.encoder.rows},
         "method": {"name": model.method.name, **dataclasses.asdict(model.method)},
@@ -70,7 +70,7 @@ def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
         "versions": {
             "fitted with understudy": receipt.version or "unknown",
             "accountant": receipt.accountant,
-            "report by understudy": understudy.__version__,
+            "report by understudy": __version__,
             "Python": platform.python_version(),
         },
     }
@@ -128,16 +128,16 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _is_sampled(model: Model) -> bool:
-    planned = items(model.schema, model.method, model.receipt.budget)
-    return any(purchase.sampling_rate for purchase in (*planned, *model.receipt.lines))
+    planned = planned_mechanisms(model.schema, model.method, model.receipt.budget)
+    return any(purchase.sampling_rate for purchase in (*planned, *model.receipt.charges))
 
 
 # Where the budget went ----------------------------------------------------------------------------------------------
 
 
-def where_it_went(lines: Iterable[Line]) -> list[dict[str, Any]]:
+def where_it_went(lines: Iterable[Charge]) -> list[dict[str, Any]]:
     """The purchases of each item of the plan together, with their part of the sum of squares of mu."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[Charge]] = {}
     for line in lines:
         found.setdefault(line.name, []).append(line)
     weights = {name: math.fsum(mu_squared(line) for line in bought) for name, bought in found.items()}
@@ -155,7 +155,7 @@ def where_it_went(lines: Iterable[Line]) -> list[dict[str, Any]]:
     ]
 
 
-def mu_squared(line: Line) -> float:
+def mu_squared(line: Charge) -> float:
     """What a line weighs in the composition: its times · mu².
 
     A sampled Gaussian of rate q weighs about q² times (exp(1 / noise_multiplier²) - 1), its Gaussian limit (Bu et al.
@@ -186,7 +186,7 @@ def _facts(column: Column, bought: ColumnMap) -> dict[str, Any]:
 
 
 def _bought(column: Column, bought: ColumnMap) -> list[str]:
-    if isinstance(bought, Given):
+    if isinstance(bought, PassThrough):
         return []
     if column.kind == "categorical" and column.values is None:
         learned = ["which categories are frequent", "their shares"]

@@ -3,7 +3,7 @@
 A method is a frozen dataclass of public hyper-parameters with
 
 - `name`, and `encoding_share`: how much of the budget the encoder gets;
-- `plan(schema) -> list[Item]`: what else it will buy;
+- `plan(schema) -> list[PlannedMechanism]`: what else it will buy;
 - `fit(rows, encoder, *, ledger, key) -> Recipe`.
 
 A recipe holds arrays and public facts:
@@ -13,20 +13,20 @@ A recipe holds arrays and public facts:
 - `arrays() -> {name: array}` and `from_arrays(arrays)`, what a saved model keeps of it.
 """
 
-from understudy.synthesizers.aim import AIM, AIMRecipe
-from understudy.synthesizers.copula import Copula, CopulaRecipe
+from understudy.synthesizers.aim import AIM, FittedAIM
+from understudy.synthesizers.copula import Copula, FittedCopula
+from understudy.synthesizers.gem.fitted import FittedGEM
 from understudy.synthesizers.gem.method import GEM
-from understudy.synthesizers.gem.recipe import GEMRecipe
-from understudy.synthesizers.independent import Independent, IndependentRecipe
+from understudy.synthesizers.independent import FittedIndependent, Independent
+from understudy.synthesizers.merf.fitted import FittedMERF
 from understudy.synthesizers.merf.method import MERF
-from understudy.synthesizers.merf.recipe import MERFRecipe
-from understudy.synthesizers.mst import MST, MSTRecipe
+from understudy.synthesizers.mst import MST, FittedMST
 from understudy.synthesizers.prada.adversarial import PradaGAN
-from understudy.synthesizers.prada.dpgan import DPGAN, DPGANRecipe
+from understudy.synthesizers.prada.dpgan import DPGAN, FittedDPGAN
+from understudy.synthesizers.prada.fitted import FittedDensity, FittedPrada
 from understudy.synthesizers.prada.likelihood import Prada
-from understudy.synthesizers.prada.recipe import DensityRecipe, PradaRecipe
-from understudy.synthesizers.privbayes import PrivBayes, PrivBayesRecipe
-from understudy.synthesizers.privmrf import PrivMRF, PrivMRFRecipe
+from understudy.synthesizers.privbayes import FittedPrivBayes, PrivBayes
+from understudy.synthesizers.privmrf import FittedPrivMRF, PrivMRF
 
 METHODS = {
     "aim": AIM,
@@ -41,17 +41,17 @@ METHODS = {
     "privbayes": PrivBayes,
     "privmrf": PrivMRF,
 }
-RECIPES = {
-    "aim": AIMRecipe,
-    "gem": GEMRecipe,
-    "copula": CopulaRecipe,
-    "independent": IndependentRecipe,
-    "mst": MSTRecipe,
-    "prada": DensityRecipe,
-    "prada-gan": PradaRecipe,
-    "dpgan": DPGANRecipe,
-    "dp-merf": MERFRecipe,
-    "privbayes": PrivBayesRecipe,
-    "privmrf": PrivMRFRecipe,
+FITTED = {
+    "aim": FittedAIM,
+    "gem": FittedGEM,
+    "copula": FittedCopula,
+    "independent": FittedIndependent,
+    "mst": FittedMST,
+    "prada": FittedDensity,
+    "prada-gan": FittedPrada,
+    "dpgan": FittedDPGAN,
+    "dp-merf": FittedMERF,
+    "privbayes": FittedPrivBayes,
+    "privmrf": FittedPrivMRF,
 }
 DEFAULT = "prada"

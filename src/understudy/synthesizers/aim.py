@@ -20,7 +20,7 @@ Departures:
   estimator shrinks what is within the noise, so that many thin cells do no more harm than that.
 - There are at least two rounds a column (`AIM.least_rounds`): the paper's fourfold steps may otherwise leave two or
   three for a table of ten columns. With one a column and finer cells, R² on California is lower by 0.05.
-- The score of a marginal is less what chance alone would make of it (`marginals.by_chance`), and less a part of the
+- The score of a marginal is less what chance alone would make of it (`marginals.expected_sampling_error`), and less a part of the
   noise (`NOISE_LEFT`), where the paper subtracts all of it. With the whole, pairs that matter lose to single columns.
 - In the distance of the model from a marginal a cell counts the more, the farther its values are from their columns'
   means (`marginals.accent`), as far as the noise that this brings into the choice allows (`LOUDEST`). The paper takes
@@ -39,28 +39,28 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.accounting import checked_number, checked_positive, checked_whole
-from understudy.budget import Item, Ledger, Part
-from understudy.encoding import Encoder, codes
-from understudy.marginals import (
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder, bin_rows
+from understudy.graphical.inference import Fitted, MarkovNet, estimate, megabytes, model_size
+from understudy.graphical.marginals import (
     Clique,
     Domain,
     Measured,
     accent,
-    by_chance,
     choose,
     cut,
     deviations,
+    expected_sampling_error,
     from_encoder,
     measure,
     soften,
 )
-from understudy.mechanisms import PrivateRows
-from understudy.pgm import Fitted, MarkovNet, estimate, megabytes, model_size
-from understudy.randomness import Key
-from understudy.schema import Schema
+from understudy.privacy.accounting import checked_number, checked_positive, checked_whole
+from understudy.privacy.ledger import FilterShare, Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows
+from understudy.tables.schema import Schema
 
-AIMRecipe = MarkovNet
+FittedAIM = MarkovNet
 Floats = NDArray[np.float64]
 
 MOST_CELLS = 32  # of a number column, however little noise there is: three of them have 32768 cells
@@ -116,10 +116,10 @@ class AIM:
         for field in ("iterations", "last_iterations"):
             checked_whole(f"AIM.{field}", getattr(self, field))
 
-    def plan(self, schema: Schema) -> list[Item]:
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
         if len(schema) == 1:
             return []
-        return [Item(name=POT, mechanism="adaptive", share=1.0 - self.encoding_share)]
+        return [PlannedMechanism(name=POT, mechanism="adaptive", share=1.0 - self.encoding_share)]
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MarkovNet:
         columns = len(encoder.schema)
@@ -127,7 +127,7 @@ class AIM:
         sigma = ledger.noise(self._count(1 / least), "discrete gaussian") if columns > 1 else 0.0
         fine = self.cells_allowed(encoder.rows, sigma * rows.max_rows_per_unit)
         cells = cut(encoder, most=round(min(fine, MOST_CELLS)), least=0.25 / fine)
-        in_a_row = {name: len(c.ends) - 1 for name, c in cells.items() if encoder.maps[name].labels is None}
+        in_a_row = {name: len(c.edges) - 1 for name, c in cells.items() if encoder.maps[name].labels is None}
         domain = Domain.of(cells)
 
         def fitted(iterations: int, start: Fitted | None, tolerance: float) -> Fitted:
@@ -146,7 +146,7 @@ class AIM:
         model = fitted(self.iterations, None, 1e-8)
         if columns == 1:
             return model.to_bayesnet(cells)
-        coded = codes(rows, encoder, cells, key=key.child("codes"))
+        coded = bin_rows(rows, encoder, cells, key=key.child("codes"))
         candidates = Candidates.of(domain, self.degree)
         far = deviations(encoder, cells)
         share, left, number = 1 / (self.rounds_per_column * columns), 1.0, 0
@@ -157,7 +157,7 @@ class AIM:
             used = min(1.0, 1 - left + share)
             allowed = candidates.allowed(measured, self.max_model_mb, used, draw.child("sample").numpy())
             sigma = ledger.noise(self._count(share), "discrete gaussian") * rows.max_rows_per_unit
-            choice = Part(POT, self.selection_share * share)
+            choice = FilterShare(POT, self.selection_share * share)
             quiet = ledger.noise(choice, "exponential") * rows.max_rows_per_unit  # of scores that take all rows alike
             soft = soften(far, min(self.degree, columns), LOUDEST * encoder.rows / quiet)
             accents = [accent(soft, clique) for clique in allowed]
@@ -167,12 +167,12 @@ class AIM:
                 allowed,
                 guesses,
                 [
-                    by_chance(guess, each) + NOISE_LEFT * noise_expected(guess, sigma, each)
+                    expected_sampling_error(guess, each) + NOISE_LEFT * noise_expected(guess, sigma, each)
                     for guess, each in zip(guesses, accents, strict=True)
                 ],
                 domain,
                 [candidates.weights[clique] for clique in allowed],
-                item=choice,
+                planned=choice,
                 what="which marginal the model has most wrong",
                 ledger=ledger,
                 key=draw.child("choice"),
@@ -180,9 +180,9 @@ class AIM:
             )
             clique = allowed[chosen]
             what = "count " + " with ".join(f"'{name}'" for name in clique)
-            item = self._count(share)
+            planned = self._count(share)
             measured.append(
-                measure(coded, clique, domain, item=item, what=what, ledger=ledger, key=draw.child("count"))
+                measure(coded, clique, domain, planned=planned, what=what, ledger=ledger, key=draw.child("count"))
             )
             left = left - share if left > share else 0.0
             model = fitted(self.iterations if left else self.last_iterations, model, 1e-8 if left else 1e-10)
@@ -192,12 +192,12 @@ class AIM:
             number += 1
         return model.to_bayesnet(cells)
 
-    def _count(self, share: float) -> Part:
+    def _count(self, share: float) -> FilterShare:
         """What a round of this share has for its count."""
-        return Part(POT, (1 - self.selection_share) * share)
+        return FilterShare(POT, (1 - self.selection_share) * share)
 
     def cells_allowed(self, rows: float, noise: float) -> float:
-        """Cells k of a number column so that a pair's k² cells of even mass hold `rows_per_noise` · noise rows each."""
+        """Bins k of a number column so that a pair's k² cells of even mass hold `rows_per_noise` · noise rows each."""
         return max(2.0, math.sqrt(rows / max(self.rows_per_noise * noise, 1e-9)))
 
 

@@ -15,7 +15,7 @@ Departures:
 - Correlations come from products of scores rather than Kendall's tau, whose sensitivity to one row is far larger.
 - Ties (atoms, whole numbers, categories) enter with their mean score, and the correlation that ties hide is put
   back by the first Hermite coefficient (`encoding.loading`), instead of being lost to jitter.
-- The schema's target, if it is a number, enters with its values beside its ranks (`encoding.Accent`): a few rows far
+- The schema's target, if it is a number, enters with its values beside its ranks (`encoding.ValueWeighting`): a few rows far
   from the rest can be most of what there is to predict. R² on Cpu-act at ε = 1 goes from 0.35 to 0.77.
 - Categories are points on a line in the order they are listed. That is exact for two of them; for more, the
   order matters, and a method that counts pairs does better.
@@ -28,12 +28,20 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.budget import Item, Ledger
-from understudy.encoding import Encoder, Feature, Levels, features, loading, scores, target_accents
-from understudy.mechanisms import PrivateRows, noisy_second_moments
-from understudy.randomness import Key
-from understudy.schema import Schema
-from understudy.strata import evened
+from understudy.core.randomness import Key
+from understudy.core.stratified import stratified_levels
+from understudy.encoding.encoder import (
+    Encoder,
+    Levels,
+    ScoreColumn,
+    loading,
+    score_columns,
+    score_rows,
+    target_weightings,
+)
+from understudy.privacy.ledger import Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows, noisy_second_moments
+from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 
@@ -70,12 +78,12 @@ class Copula:
                 f"Copula.clip_range: expected two finite numbers 0 < least <= most, got {self.clip_range}."
             )
 
-    def plan(self, schema: Schema) -> list[Item]:
-        return [Item(name="moments", mechanism="discrete gaussian", share=1.0 - self.encoding_share)]
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
+        return [PlannedMechanism(name="moments", mechanism="discrete gaussian", share=1.0 - self.encoding_share)]
 
-    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "CopulaRecipe":
-        coordinates = features(encoder)
-        accents = target_accents(encoder)
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "FittedCopula":
+        coordinates = score_columns(encoder)
+        accents = target_weightings(encoder)
         loadings = np.array([loading(encoder, feature) for feature in coordinates])
         squares = loadings.copy()  # E[S²] of mean scores
         for j, feature in enumerate(coordinates):
@@ -86,17 +94,17 @@ class Copula:
         far = sum(accent.farthest**2 for accent in accents.values())
         clip_squared = self.clip_squared(squares, noise, encoder.rows, far)
         moments = noisy_second_moments(
-            scores(rows, encoder, key=key.child("scores"), spread=False, accents=accents),
+            score_rows(rows, encoder, key=key.child("scores"), spread=False, weightings=accents),
             [feature.name for feature in coordinates],
             clip_norm=float(np.sqrt(clip_squared)),
             what="second moments of the scores",
-            item="moments",
+            planned="moments",
             ledger=ledger,
             key=key.child("moments"),
         )
         correlation = latent_correlation(moments / encoder.rows, loadings, squares)
         missing = np.array([encoder.maps[f.column].missing if f.missing else 0.0 for f in coordinates])
-        return CopulaRecipe(
+        return FittedCopula(
             tuple(coordinates), np.linalg.cholesky(correlation).astype(np.float64), missing, self.degrees
         )
 
@@ -168,10 +176,10 @@ def student_level(t: Floats, degrees: float) -> Floats:
 
 
 @dataclasses.dataclass(frozen=True)
-class CopulaRecipe:
+class FittedCopula:
     """The coordinates, the Cholesky factor of their correlations, the missing shares, the degrees of freedom."""
 
-    coordinates: tuple[Feature, ...]
+    coordinates: tuple[ScoreColumn, ...]
     factor: Floats
     missing: Floats
     degrees: float
@@ -190,7 +198,7 @@ class CopulaRecipe:
                 levels[feature.column] = level
         for name, rows in gone.items():
             levels[name][rows] = np.nan
-        return {name: evened(level, draw) for name, level in levels.items()}
+        return {name: stratified_levels(level, draw) for name, level in levels.items()}
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
         """Every earlier column: one correlation matrix joins them all."""
@@ -207,7 +215,7 @@ class CopulaRecipe:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "CopulaRecipe":
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "FittedCopula":
         pairs = zip(arrays["columns"].tolist(), arrays["is_missing"].tolist(), strict=True)
-        coordinates = tuple(Feature(column, missing) for column, missing in pairs)
+        coordinates = tuple(ScoreColumn(column, missing) for column, missing in pairs)
         return cls(coordinates, arrays["factor"], arrays["missing"], float(arrays["degrees"]))

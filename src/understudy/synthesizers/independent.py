@@ -10,12 +10,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.budget import Item, Ledger
-from understudy.encoding import Encoder, Levels
-from understudy.mechanisms import PrivateRows
-from understudy.randomness import Key
-from understudy.schema import Schema
-from understudy.strata import evened
+from understudy.core.randomness import Key
+from understudy.core.stratified import stratified_levels
+from understudy.encoding.encoder import Encoder, Levels
+from understudy.privacy.ledger import Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows
+from understudy.tables.schema import Schema
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,16 +25,16 @@ class Independent:
     name = "independent"
     encoding_share = 1.0
 
-    def plan(self, schema: Schema) -> list[Item]:
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
         return []
 
-    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "IndependentRecipe":
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "FittedIndependent":
         missing = {name: m.missing for name, m in encoder.maps.items()}
-        return IndependentRecipe(tuple(missing), np.array(list(missing.values())))
+        return FittedIndependent(tuple(missing), np.array(list(missing.values())))
 
 
 @dataclasses.dataclass(frozen=True)
-class IndependentRecipe:
+class FittedIndependent:
     """The columns and their shares of missing values."""
 
     columns: tuple[str, ...]
@@ -46,7 +46,7 @@ class IndependentRecipe:
             draw = key.child(name).numpy()
             level = draw.random(n)
             level = np.where(draw.random(n) < missing, np.nan, level) if missing > 0 else level
-            levels[name] = evened(level, draw)
+            levels[name] = stratified_levels(level, draw)
         return levels
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
@@ -56,5 +56,5 @@ class IndependentRecipe:
         return {"columns": np.array(self.columns), "missing": self.missing}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "IndependentRecipe":
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "FittedIndependent":
         return cls(tuple(arrays["columns"].tolist()), arrays["missing"])

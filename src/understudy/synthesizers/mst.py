@@ -23,10 +23,10 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from understudy.accounting import checked_number, checked_positive, checked_whole
-from understudy.budget import Item, Ledger
-from understudy.encoding import Encoder, codes
-from understudy.marginals import (
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder, bin_rows
+from understudy.graphical.inference import MarkovNet, estimate
+from understudy.graphical.marginals import (
     Clique,
     Domain,
     Floats,
@@ -40,12 +40,12 @@ from understudy.marginals import (
     measure,
     product,
 )
-from understudy.mechanisms import PrivateRows
-from understudy.pgm import MarkovNet, estimate
-from understudy.randomness import Key
-from understudy.schema import Schema
+from understudy.privacy.accounting import checked_number, checked_positive, checked_whole
+from understudy.privacy.ledger import Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows
+from understudy.tables.schema import Schema
 
-MSTRecipe = MarkovNet
+FittedMST = MarkovNet
 MOST_CELLS = 64  # of a number column, however little noise there is: a pair of them has 4096 cells
 
 
@@ -80,14 +80,14 @@ class MST:
             checked_positive(f"MST.{field}", getattr(self, field))
         checked_whole("MST.iterations", self.iterations)
 
-    def plan(self, schema: Schema) -> list[Item]:
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
         edges = len(schema) - 1
         if not edges:
             return []
         rest = 1.0 - self.encoding_share - self.selection_share
         return [
-            Item(name="tree", mechanism="exponential", share=self.selection_share, times=edges),
-            Item(name="pairs", mechanism="discrete gaussian", share=rest, times=edges),
+            PlannedMechanism(name="tree", mechanism="exponential", share=self.selection_share, times=edges),
+            PlannedMechanism(name="pairs", mechanism="discrete gaussian", share=rest, times=edges),
         ]
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MarkovNet:
@@ -97,22 +97,22 @@ class MST:
         domain = Domain.of(cells)
         measured = from_encoder(encoder, cells, ledger=ledger)
         if not alone:
-            coded = codes(rows, encoder, cells, key=key.child("codes"))
+            coded = bin_rows(rows, encoder, cells, key=key.child("codes"))
             for a, b in self.tree(coded, domain, measured, deviations(encoder, cells), encoder.rows, ledger, key):
                 what, draw = f"count '{a}' with '{b}'", key.child("pair").child(a).child(b)
-                measured.append(measure(coded, (a, b), domain, item="pairs", what=what, ledger=ledger, key=draw))
+                measured.append(measure(coded, (a, b), domain, planned="pairs", what=what, ledger=ledger, key=draw))
         fitted = estimate(
             domain,
             measured,
             rows=encoder.rows,
             iterations=self.iterations,
             shrinkage=self.shrinkage,
-            ordered={name: len(c.ends) - 1 for name, c in cells.items() if encoder.maps[name].labels is None},
+            ordered={name: len(c.edges) - 1 for name, c in cells.items() if encoder.maps[name].labels is None},
         )
         return fitted.to_bayesnet(cells)
 
     def cells_allowed(self, rows: float, noise: float) -> float:
-        """Cells k of a number column so that a pair's k² cells of even mass hold `rows_per_noise` · noise rows each."""
+        """Bins k of a number column so that a pair's k² cells of even mass hold `rows_per_noise` · noise rows each."""
         return max(2.0, math.sqrt(rows / (self.rows_per_noise * noise)))
 
     def tree(
@@ -145,7 +145,7 @@ class MST:
                 [0.0] * len(open_pairs),
                 domain,
                 [1.0] * len(open_pairs),
-                item="tree",
+                planned="tree",
                 what="which columns go together",
                 ledger=ledger,
                 key=key.child(f"edge {len(edges)}"),

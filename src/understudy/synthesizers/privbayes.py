@@ -37,18 +37,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.bayesnet import BayesNet, Table, to_simplices
-from understudy.budget import Item, Ledger
-from understudy.encoding import LIGHTEST, Cells, Encoder, best_cut, cells, codes, places
-from understudy.marginals import deviations
-from understudy.mechanisms import PrivateRows, noisy_counts, private_choice
-from understudy.randomness import Key
-from understudy.schema import Schema
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import LIGHTEST, Bins, Encoder, best_cut, bin_rows, make_bins, places
+from understudy.graphical.bayes_net import BayesNet, Table, to_simplices
+from understudy.graphical.marginals import deviations
+from understudy.privacy.ledger import Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows, noisy_counts, private_choice
+from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-PrivBayesRecipe = BayesNet
+FittedPrivBayes = BayesNet
 
 SENSITIVITY = 2.0  # of `dependence`
 SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # how coarse a column can be seen, below its own cells
@@ -65,7 +65,7 @@ class PrivBayes:
         theta: A table has at most rows / (theta · noise) cells, the noise at least one row; 4 is the paper's.
         caution: How much of what chance is expected to add to a score is taken off.
         degree: Most parents of a column.
-        most: Cells of a number column at its finest.
+        most: Bins of a number column at its finest.
         most_cells: Most cells of one table, whatever the budget.
         most_candidates: Most candidates of one choice.
     """
@@ -93,15 +93,15 @@ class PrivBayes:
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"PrivBayes.{field}: expected a whole number >= {least}, got {value!r}.")
 
-    def plan(self, schema: Schema) -> list[Item]:
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
         """A choice and a table for every column but the first; one table for a single column."""
         share, rounds = 1.0 - self.encoding_share, len(schema) - 1
         if rounds == 0:
-            return [Item(name="tables", mechanism="discrete gaussian", share=share)]
+            return [PlannedMechanism(name="tables", mechanism="discrete gaussian", share=share)]
         choices = share * self.choice_share
         return [
-            Item(name="parents", mechanism="exponential", share=choices, times=rounds),
-            Item(name="tables", mechanism="discrete gaussian", share=share - choices, times=rounds),
+            PlannedMechanism(name="parents", mechanism="exponential", share=choices, times=rounds),
+            PlannedMechanism(name="tables", mechanism="discrete gaussian", share=share - choices, times=rounds),
         ]
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> BayesNet:
@@ -110,10 +110,10 @@ class PrivBayes:
         Privacy:
             Rows are read by `private_choice`, with `dependence` as the score, and by `noisy_counts`.
         """
-        cut = cells(encoder, self.most)
+        cut = make_bins(encoder, self.most)
         far = deviations(encoder, cut)
         views = {name: View.of(cut[name], encoder, name, far[name]) for name in cut}
-        coded = codes(rows, encoder, cut, key=key.child("codes"))
+        coded = bin_rows(rows, encoder, cut, key=key.child("codes"))
         noise = ledger.noise("tables") * rows.max_rows_per_unit
         first, *waiting = encoder.schema.generation_order
         room = self.room(noise, encoder.rows)
@@ -182,14 +182,14 @@ class PrivBayes:
             lambda *columns: scores(dict(zip(names, columns, strict=True)), views, offered, weighing) - off,
             sensitivity=SENSITIVITY * max(largest, 1e-300),
             what="the next column and its parents",
-            item="parents",
+            planned="parents",
             ledger=ledger,
             key=key,
         )
         return offered[index]
 
 
-# Cells, fine and coarse ---------------------------------------------------------------------------------------------
+# Bins, fine and coarse ---------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,12 +217,12 @@ class View:
     far: Floats
 
     @classmethod
-    def of(cls, cut: Cells, encoder: Encoder, name: str, far: Floats) -> "View":
+    def of(cls, cut: Bins, encoder: Encoder, name: str, far: Floats) -> "View":
         column_map = encoder.maps[name]
-        present = np.diff(cut.ends) * (1.0 - column_map.missing)
+        present = np.diff(cut.edges) * (1.0 - column_map.missing)
         where = None
         if column_map.labels is None:
-            where = places(column_map.distribution, cut.ends, 0.5 * LIGHTEST / len(present))
+            where = places(column_map.distribution, cut.edges, 0.5 * LIGHTEST / len(present))
         groups = {}
         for size in SIZES:
             if size < cut.size:
@@ -372,8 +372,8 @@ def scores(
 
 
 @dataclasses.dataclass(frozen=True)
-class Coarse(Cells):
-    """Cells that are counted in groups."""
+class Coarse(Bins):
+    """Bins that are counted in groups."""
 
     group: Whole
 
@@ -382,14 +382,14 @@ class Coarse(Cells):
         return int(self.group.max()) + 1
 
     def code(self, below: Floats, above: Floats) -> Whole:
-        fine = Cells(self.ends, self.nullable).code(below, above)
+        fine = Bins(self.edges, self.nullable).code(below, above)
         return np.where(fine < 0, -1, self.group[fine])
 
 
 def _table(
     rows: PrivateRows,
     encoder: Encoder,
-    cut: Mapping[str, Cells],
+    cut: Mapping[str, Bins],
     views: Mapping[str, View],
     candidate: Candidate,
     *,
@@ -402,16 +402,16 @@ def _table(
     view = views[candidate.column]
     groups = [views[name].groups[size] for name, size in zip(names, sizes, strict=True)]
     coarse = {
-        name: Coarse(cut[name].ends, cut[name].nullable, group) for name, group in zip(names, groups, strict=True)
+        name: Coarse(cut[name].edges, cut[name].nullable, group) for name, group in zip(names, groups, strict=True)
     }
     some = Schema(columns=tuple(encoder.schema[name] for name in names))
     part = dataclasses.replace(encoder, schema=some, maps={name: encoder.maps[name] for name in names})
     counts = noisy_counts(
-        codes(rows, part, coarse, key=key.child("codes")),
+        bin_rows(rows, part, coarse, key=key.child("codes")),
         names,
         sizes,
         what=f"the table of '{candidate.column}'",
-        item="tables",
+        planned="tables",
         ledger=ledger,
         key=key.child(f"table {candidate.column}"),
     )

@@ -38,33 +38,33 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.accounting import checked_number, checked_positive
-from understudy.budget import Item, Ledger, Part
-from understudy.encoding import Cells, Encoder, codes
-from understudy.marginals import (
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Bins, Encoder, bin_rows
+from understudy.graphical.inference import Fitted, MarkovNet, estimate, model_size
+from understudy.graphical.marginals import (
     Clique,
     Domain,
     Measured,
     accent,
     all_pairs,
-    by_chance,
     cut,
     deviations,
     exact_marginal,
+    expected_sampling_error,
     from_encoder,
     measure,
     product,
     soften,
 )
-from understudy.mechanisms import PrivateRows, noisy_scores, private_choice
-from understudy.pgm import Fitted, MarkovNet, estimate, model_size
-from understudy.randomness import Key
-from understudy.schema import Schema
+from understudy.privacy.accounting import checked_number, checked_positive
+from understudy.privacy.ledger import FilterShare, Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows, noisy_scores, private_choice
+from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 Starts = tuple[NDArray[np.int64], ...]
 
-PrivMRFRecipe = MarkovNet
+FittedPrivMRF = MarkovNet
 
 ABSOLUTE = math.sqrt(2 / math.pi)  # E|z| of a standard normal
 MOST_CELLS = 64  # of a number column, however little noise there is
@@ -83,11 +83,11 @@ class PrivMRF:
         choice_share: Of the rest, the part that chooses marginals; 0.1 is the paper's. What remains counts them.
         theta: A useful marginal has this many times more rows a cell than noise moves it by; 6 is the paper's.
         fineness: How many times more cells a pair has than is useful by itself.
-        least: Cells that each column of a useful clique has at least, unless it has fewer.
+        least: Bins that each column of a useful clique has at least, unless it has fewer.
         certainty: Deviations by which the score of an edge must stand out of noise and chance.
         wanted_cells: More marginals are bought as long as those of so many cells stay useful.
-        most_clique_cells: Cells of the model's largest clique.
-        most_model_cells: Cells of the model's graph.
+        most_clique_cells: Bins of the model's largest clique.
+        most_model_cells: Bins of the model's graph.
         shrinkage: How strongly the model stays at independent columns within the noise; as of `pgm.estimate`.
         iterations: Steps of the model's estimation at most.
     """
@@ -122,16 +122,16 @@ class PrivMRF:
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
                 raise ValueError(f"PrivMRF.{field}: expected a whole number >= {low}, got {value!r}.")
 
-    def plan(self, schema: Schema) -> list[Item]:
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
         """The scores of all pairs, and a pot for what is chosen and counted; two columns have nothing to choose."""
         rest = 1.0 - self.encoding_share
         if len(schema) == 1:
             return []
         if len(schema) == 2:
-            return [Item(name="marginals", mechanism="adaptive", share=rest)]
+            return [PlannedMechanism(name="marginals", mechanism="adaptive", share=rest)]
         return [
-            Item(name="graph", mechanism="discrete gaussian", share=rest * self.graph_share),
-            Item(name="marginals", mechanism="adaptive", share=rest * (1.0 - self.graph_share)),
+            PlannedMechanism(name="graph", mechanism="discrete gaussian", share=rest * self.graph_share),
+            PlannedMechanism(name="marginals", mechanism="adaptive", share=rest * (1.0 - self.graph_share)),
         ]
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MarkovNet:
@@ -144,7 +144,10 @@ class PrivMRF:
         width, n = len(encoder.schema), max(encoder.rows, 1.0)
         room, wanted = math.inf, 0
         if width > 1:
-            alone = ledger.noise(Part("marginals", 1.0 - self._choosing), "discrete gaussian") * rows.max_rows_per_unit
+            alone = (
+                ledger.noise(FilterShare("marginals", 1.0 - self._choosing), "discrete gaussian")
+                * rows.max_rows_per_unit
+            )
             wanted = self.marginals(n, alone, width)
             room = self.room(n, alone * math.sqrt(wanted))
         fine = max(2.0, math.sqrt(self.fineness * room))
@@ -183,7 +186,7 @@ class PrivMRF:
         views = pair_views(board, pairs, {each.clique[0]: each for each in singles})
         scores = pair_scores(board, views)
         noise = board.ledger.noise("graph") * pair_sensitivity(views) * board.rows.max_rows_per_unit
-        deviation = np.hypot(noise, [by_luck(view.guess, view.accents) for view in views])
+        deviation = np.hypot(noise, [sampling_error_deviation(view.guess, view.accents) for view in views])
         order = np.argsort(-scores, kind="stable")
         waiting = [pairs[i] for i in order if scores[i] > self.certainty * deviation[i]] or [pairs[order[0]]]
         graph.scores = {pair: float(score) for pair, score in zip(pairs, scores, strict=True)}
@@ -218,7 +221,7 @@ class PrivMRF:
         for clique in tree:
             model.add(board.count(clique, (), part))
         at_once = math.ceil(chosen / ESTIMATES) if chosen else 1
-        quiet = board.ledger.noise(Part("marginals", self._choosing / max(chosen, 1)), "exponential")
+        quiet = board.ledger.noise(FilterShare("marginals", self._choosing / max(chosen, 1)), "exponential")
         soft = board.soften(max(map(len, offered), default=1), quiet)
         done = 0
         while done < chosen:
@@ -254,7 +257,7 @@ class PrivMRF:
             scores,
             sensitivity=max(1e-300, *(float(each.accents.max()) for each in candidates)),
             what="which marginal to count next",
-            item=Part("marginals", share),
+            planned=FilterShare("marginals", share),
             ledger=board.ledger,
             key=key.child("choice"),
         )
@@ -297,7 +300,7 @@ def pair_sensitivity(views: Sequence[View]) -> float:
     return max(math.sqrt(sum(float(view.accents.max()) ** 2 for view in views)), 1.0) / 2
 
 
-def by_luck(guess: Floats, accents: Floats | float = 1.0) -> float:
+def sampling_error_deviation(guess: Floats, accents: Floats | float = 1.0) -> float:
     """The deviation of the score of independent columns: of 1/2 Σ a |n_xy - e_xy|, each of variance (1 - 2/π) e_xy."""
     return 0.5 * math.sqrt((1 - 2 / math.pi) * float((accents**2 * np.maximum(guess, 0.0)).sum()))
 
@@ -335,11 +338,11 @@ def pair_scores(board: "Board", views: Sequence[View]) -> Floats:
         count=len(views),
         sensitivity=pair_sensitivity(views),
         what="how much columns depend on each other",
-        item="graph",
+        planned="graph",
         ledger=board.ledger,
         key=board.key.child("graph"),
     )
-    return noisy - np.array([by_chance(view.guess, view.accents) for view in views]) / 2
+    return noisy - np.array([expected_sampling_error(view.guess, view.accents) for view in views]) / 2
 
 
 def exact_pair_scores(domain: Domain, columns: Mapping[str, NDArray[np.int64]], views: Sequence[View]) -> Floats:
@@ -351,13 +354,13 @@ def exact_pair_scores(domain: Domain, columns: Mapping[str, NDArray[np.int64]], 
 # Blocks of cells ----------------------------------------------------------------------------------------------------
 
 
-def coarse_starts(cells: Cells, size: int, far: Floats | None = None) -> NDArray[np.int64]:
+def coarse_starts(cells: Bins, size: int, far: Floats | None = None) -> NDArray[np.int64]:
     """The cells that at most `size` blocks of neighbouring cells begin with, of about even mass; missing is its own.
 
     With deviations `far` given, a block's mass is half rows and half squares, so that the few cells that hold most of
     a column's variance have blocks of their own.
     """
-    masses = np.diff(cells.ends)
+    masses = np.diff(cells.edges)
     if far is not None:
         masses = masses * (1 + far[: len(masses)] ** 2) / 2
     inside = max(size - cells.nullable, 1)
@@ -406,17 +409,17 @@ class Board:
     """
 
     def __init__(
-        self, rows: PrivateRows, encoder: Encoder, cells: Mapping[str, Cells], room: float, ledger: Ledger, key: Key
+        self, rows: PrivateRows, encoder: Encoder, cells: Mapping[str, Bins], room: float, ledger: Ledger, key: Key
     ):
         self.rows, self.encoder, self.cells, self.room = rows, encoder, cells, room
         self.ledger, self.key = ledger, key
         self.domain = Domain.of(cells)
         self.far = deviations(encoder, cells)
-        self.coded = codes(rows, encoder, cells, key=key.child("codes"))
+        self.coded = bin_rows(rows, encoder, cells, key=key.child("codes"))
 
     def sigma(self, share: float) -> float:
         """The noise of a marginal for this part of the pot."""
-        return self.ledger.noise(Part("marginals", share), "discrete gaussian") * self.rows.max_rows_per_unit
+        return self.ledger.noise(FilterShare("marginals", share), "discrete gaussian") * self.rows.max_rows_per_unit
 
     def starts(self, name: str, size: int) -> NDArray[np.int64]:
         return coarse_starts(self.cells[name], size, self.far[name])
@@ -433,7 +436,7 @@ class Board:
         rooted = {}
         for name, at in zip(clique, starts, strict=True):
             cells = self.cells[name]
-            masses = np.append(np.diff(cells.ends), 1.0) if cells.nullable else np.diff(cells.ends)
+            masses = np.append(np.diff(cells.edges), 1.0) if cells.nullable else np.diff(cells.edges)
             masses = np.maximum(masses, 1e-12)
             rooted[name] = np.sqrt(np.add.reduceat(masses * far[name] ** 2, at) / np.add.reduceat(masses, at))
         return accent(rooted, clique)
@@ -458,21 +461,21 @@ class Board:
         """Buys a marginal, in cells or in blocks."""
         key = self.key.child("count").child(" ".join(f"{len(name)} {name}" for name in clique))
         what = f"count {' with '.join(map(repr, clique))}"
-        item = Part("marginals", share)
+        planned = FilterShare("marginals", share)
         if not starts:
-            return measure(self.coded, clique, self.domain, item=item, what=what, ledger=self.ledger, key=key)
+            return measure(self.coded, clique, self.domain, planned=planned, what=what, ledger=self.ledger, key=key)
         coarse = {name: self._coarse(name, at) for name, at in zip(clique, starts, strict=True)}
         some = Schema(columns=tuple(self.encoder.schema[name] for name in clique))
         part = dataclasses.replace(self.encoder, schema=some, maps={name: self.encoder.maps[name] for name in clique})
-        coded = codes(self.rows, part, coarse, key=self.key.child("codes"))
-        found = measure(coded, clique, Domain.of(coarse), item=item, what=what, ledger=self.ledger, key=key)
+        coded = bin_rows(self.rows, part, coarse, key=self.key.child("codes"))
+        found = measure(coded, clique, Domain.of(coarse), planned=planned, what=what, ledger=self.ledger, key=key)
         return dataclasses.replace(found, starts=starts)
 
-    def _coarse(self, name: str, starts: NDArray[np.int64]) -> Cells:
+    def _coarse(self, name: str, starts: NDArray[np.int64]) -> Bins:
         """The column in blocks: the same cells with fewer ends."""
         cells = self.cells[name]
-        inside = starts[starts < len(cells.ends) - 1]
-        return dataclasses.replace(cells, ends=np.append(cells.ends[inside], cells.ends[-1]))
+        inside = starts[starts < len(cells.edges) - 1]
+        return dataclasses.replace(cells, edges=np.append(cells.edges[inside], cells.edges[-1]))
 
 
 class Model:
@@ -500,7 +503,7 @@ class Model:
             start=self.fitted,
             shrinkage=self.method.shrinkage,
             ordered={
-                name: len(c.ends) - 1 for name, c in self.board.cells.items() if encoder.maps[name].labels is None
+                name: len(c.edges) - 1 for name, c in self.board.cells.items() if encoder.maps[name].labels is None
             },
             tolerance=tolerance,
         )
@@ -522,7 +525,7 @@ class Candidate(View):
         starts = board.blocks_of(clique)
         guess = blocks(fitted.marginal(clique), starts)
         accents = board.accent(far, clique, starts)
-        off = by_chance(guess, accents) + ABSOLUTE * sigma * float(accents.sum())
+        off = expected_sampling_error(guess, accents) + ABSOLUTE * sigma * float(accents.sum())
         return cls(clique, starts, guess, accents, off)
 
 

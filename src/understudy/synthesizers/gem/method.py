@@ -33,14 +33,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.accounting import checked_number, checked_whole
-from understudy.budget import Item, Ledger, Part
-from understudy.encoding import ROUNDS, Cells, Encoder, cells, codes
-from understudy.marginals import accent, deviations
-from understudy.mechanisms import PrivateRows, noisy_counts, private_choice
-from understudy.randomness import Key
-from understudy.schema import Schema
-from understudy.synthesizers.gem.recipe import GEMRecipe
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import ROUNDS, Bins, Encoder, bin_rows, make_bins
+from understudy.graphical.marginals import accent, deviations
+from understudy.privacy.accounting import checked_number, checked_whole
+from understudy.privacy.ledger import FilterShare, Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows, noisy_counts, private_choice
+from understudy.synthesizers.gem.fitted import FittedGEM
+from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -62,7 +62,7 @@ class GEM:
         rounds_per_column: Rounds are at most this many times the columns (and at most 100), and at least one each.
         cell_noise: The noise of a cell of a pair, as a part of its mean count, that a number's cells are chosen for.
         atom_noise: A repeated value or a category has a cell of its own if its count is this many times the noise.
-        coarsest: Cells that a number has before there is more than one round a column.
+        coarsest: Bins that a number has before there is more than one round a column.
         cell_range: Least and most cells of a number.
         components: Noise vectors in the fixed batch, and so products in the mixture.
         width: Units in each layer of the generator.
@@ -100,8 +100,8 @@ class GEM:
         if len(self.cell_range) != 2 or not 2 <= self.cell_range[0] <= self.cell_range[1]:
             raise ValueError(f"GEM.cell_range: expected two whole numbers 2 <= least <= most, got {self.cell_range}.")
 
-    def plan(self, schema: Schema) -> list[Item]:
-        return [Item(name=POT, mechanism="adaptive", share=1.0 - self.encoding_share)]
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
+        return [PlannedMechanism(name=POT, mechanism="adaptive", share=1.0 - self.encoding_share)]
 
     def layout(self, columns: int, signal: float) -> tuple[int, int]:
         """How many rounds, and how many cells a number gets.
@@ -119,10 +119,10 @@ class GEM:
         """Of one column: so many that all columns together stay small enough to be fitted in a minute."""
         return max(self.cell_range[0], min(self.cell_range[1], MOST_CELLS // columns))
 
-    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> GEMRecipe:
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> FittedGEM:
         columns, most_rows = len(encoder.schema), rows.max_rows_per_unit
         money = 1.0 if columns == 1 else 1.0 - self.choice_share
-        whole = ledger.noise(Part(POT, money), "discrete gaussian") * most_rows
+        whole = ledger.noise(FilterShare(POT, money), "discrete gaussian") * most_rows
         rounds, finest = self.layout(columns, encoder.rows / whole)
         rounds = 1 if columns == 1 else rounds
         sigma = whole * math.sqrt(rounds)
@@ -130,7 +130,7 @@ class GEM:
         measured = Measured(encoder, cut, ledger=ledger, most_rows=most_rows)
         far = deviations(encoder, cut)
         accents = [accent(far, (measured.names[a], measured.names[b])) for a, b in measured.pairs]
-        coded = codes(rows, encoder, cut, key=key.child("codes"))
+        coded = bin_rows(rows, encoder, cut, key=key.child("codes"))
         training = Training(self, measured, key.child("generator"))
         for turn in range(rounds):
             now = key.child(f"round {turn}")
@@ -143,7 +143,7 @@ class GEM:
                 names,
                 [measured.sizes[c] for c in pair],
                 what=f"count {' and '.join(map(repr, names))} together" if columns > 1 else f"count {names[0]!r}",
-                item=Part(POT, money / rounds),
+                planned=FilterShare(POT, money / rounds),
                 ledger=ledger,
                 key=now.child("counts"),
             )
@@ -152,7 +152,7 @@ class GEM:
         training.go(self.last_steps, last=True)
         shares = training.mixture()
         kept = {name: shares[:, at].copy() for name, at in zip(measured.names, measured.at, strict=True)}
-        return GEMRecipe(cut, kept)
+        return FittedGEM(cut, kept)
 
     def _choose(
         self,
@@ -178,7 +178,7 @@ class GEM:
             ),
             sensitivity=max(*(float(each.max()) for each in accents), 1e-300),
             what="which pair of columns is farthest off",
-            item=Part(POT, self.choice_share / rounds),
+            planned=FilterShare(POT, self.choice_share / rounds),
             ledger=ledger,
             key=key.child("choice"),
         )
@@ -205,11 +205,11 @@ def errors(
     return scores
 
 
-# Cells --------------------------------------------------------------------------------------------------------------
+# Bins --------------------------------------------------------------------------------------------------------------
 
 
-def cut_for(encoder: Encoder, finest: int, *, most: int, least: float) -> dict[str, Cells]:
-    """Cells of like values for numbers, but with a cell of its own for a value that is repeated often enough; and one
+def cut_for(encoder: Encoder, finest: int, *, most: int, least: float) -> dict[str, Bins]:
+    """Bins of like values for numbers, but with a cell of its own for a value that is repeated often enough; and one
     for every category that is, those between two of them together.
 
     Args:
@@ -218,12 +218,12 @@ def cut_for(encoder: Encoder, finest: int, *, most: int, least: float) -> dict[s
         least: The share that a value needs for it.
     """
     found = {}
-    for name, even in cells(encoder, finest).items():
+    for name, even in make_bins(encoder, finest).items():
         if encoder.maps[name].labels is not None:
-            ends = _category_ends(even.ends, most, least)
+            ends = _category_ends(even.edges, most, least)
         else:
-            ends = _with_atoms(even.ends, *encoder.maps[name].distribution.atoms(), most=finest // 2, least=least)
-        found[name] = Cells(ends, even.nullable)
+            ends = _with_atoms(even.edges, *encoder.maps[name].distribution.atoms(), most=finest // 2, least=least)
+        found[name] = Bins(ends, even.nullable)
     return found
 
 
@@ -247,12 +247,12 @@ def _with_atoms(ends: Floats, below: Floats, above: Floats, *, most: int, least:
     return every[np.r_[True, np.diff(every) > 1e-9]]
 
 
-def first_shares(encoder: Encoder, cut: Mapping[str, Cells]) -> list[Floats]:
+def first_shares(encoder: Encoder, cut: Mapping[str, Bins]) -> list[Floats]:
     """The share of every cell, as the encoder bought it."""
     found = []
     for name, one in cut.items():
         missing = encoder.maps[name].missing if one.nullable else 0.0
-        shares = np.diff(one.ends) * (1.0 - missing)
+        shares = np.diff(one.edges) * (1.0 - missing)
         found.append(np.append(shares, missing) if one.nullable else shares)
     return found
 
@@ -266,7 +266,7 @@ class Measured:
     Counts of a pair that is bought again are averaged with the earlier ones, by their precision.
     """
 
-    def __init__(self, encoder: Encoder, cut: Mapping[str, Cells], *, ledger: Ledger, most_rows: int):
+    def __init__(self, encoder: Encoder, cut: Mapping[str, Bins], *, ledger: Ledger, most_rows: int):
         self.names = list(cut)
         self.rows = max(encoder.rows, 1.0)
         self.sizes = [one.size for one in cut.values()]
@@ -320,7 +320,7 @@ class Training:
     """The generator between rounds."""
 
     def __init__(self, settings: GEM, measured: Measured, key: Key):
-        from understudy.dpsgd import keep_compiled
+        from understudy.privacy.gradients import keep_compiled
         from understudy.synthesizers.gem import generator
 
         keep_compiled()

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding import Encoder, mean_score, states
+from understudy.encoding.encoder import Encoder, category_count, mean_score
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -61,7 +61,7 @@ def block_of(encoder: Encoder, name: str) -> Block:
     column_map = encoder.maps[name]
     gone = column_map.missing
     if column_map.labels is None:
-        return Block(name, True, (1.0 - gone, gone) if states(encoder, name) else (), ())
+        return Block(name, True, (1.0 - gone, gone) if category_count(encoder, name) else (), ())
     cdf = column_map.distribution.cdf
     present = np.diff(cdf) * (1.0 - gone)
     middle = mean_score(np.clip(cdf[:-1], 1e-6, 1 - 1e-6), np.clip(cdf[1:], 1e-6, 1 - 1e-6))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.synthesizers.merf.embedding import Block, Embedding, starts
-from understudy.synthesizers.merf.recipe import with_layers
+from understudy.synthesizers.merf.fitted import with_layers
 
 Params = dict[str, NDArray]
 

@@ -20,7 +20,7 @@ Departures:
   independent columns, and the scores that are made are read through the generator's own quantiles.
 - States are summed over with their probabilities, where the paper takes a softmax for a one-hot vector.
 - Two halves of the fakes estimate the squared distance without bias; and the Fourier features weigh more than the
-  products in the loss, or the fit ends before it has come to them: on California at ε = 5, R² 0.69 instead of 0.66
+  products in the loss, or the fit edges before it has come to them: on California at ε = 5, R² 0.69 instead of 0.66
   (one split, one seed).
 - Adam starts at 0.005, not at 0.01: the start is the identity, not a random network. A step looks at half of the
   frequencies, others each time, for speed.
@@ -32,14 +32,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.budget import Item, Ledger
-from understudy.encoding import Encoder, Feature, loading, signal_rows, signals
-from understudy.mechanisms import PrivateRows, noisy_sum
-from understudy.randomness import Key
-from understudy.schema import Schema
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder, ScoreColumn, feature_rows, features, loading
+from understudy.privacy.ledger import Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows, noisy_sum
 from understudy.synthesizers.merf import generator
 from understudy.synthesizers.merf.embedding import Embedding, block_of, draw_embedding
-from understudy.synthesizers.merf.recipe import MERFRecipe
+from understudy.synthesizers.merf.fitted import FittedMERF
+from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 
@@ -105,10 +105,10 @@ class MERF:
         if not holds:
             raise ValueError(f"MERF.{field}: expected {rule}, got {getattr(self, field)}.")
 
-    def plan(self, schema: Schema) -> list[Item]:
-        return [Item(name="embedding", mechanism="discrete gaussian", share=1.0 - self.encoding_share)]
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
+        return [PlannedMechanism(name="embedding", mechanism="discrete gaussian", share=1.0 - self.encoding_share)]
 
-    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MERFRecipe:
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> FittedMERF:
         """Buys the mean embedding, and fits the generator to it.
 
         Privacy:
@@ -116,15 +116,15 @@ class MERF:
         """
         order = encoder.schema.generation_order
         embedding = self.embedding(encoder, key.child("frequencies"))
-        wanted = signals(encoder, order)
+        wanted = features(encoder, order)
         sigma = ledger.noise("embedding") * rows.max_rows_per_unit
         total = noisy_sum(
-            signal_rows(rows, encoder, wanted, key=key.child("signals")),
+            feature_rows(rows, encoder, wanted, key=key.child("signals")),
             [signal.name for signal in wanted],
             embedding.rows,
             bound=1.0,
             what="the mean embedding",
-            item="embedding",
+            planned="embedding",
             ledger=ledger,
             key=key.child("embedding"),
         )
@@ -143,12 +143,12 @@ class MERF:
             margins=self.margins,
             draw=key.child("fakes").numpy(),
         )
-        return MERFRecipe.of(params, blocks, encoder, key.child("calibration"))
+        return FittedMERF.of(params, blocks, encoder, key.child("calibration"))
 
     def embedding(self, encoder: Encoder, key: Key) -> Embedding:
         """The public function that rows are embedded with."""
         order = encoder.schema.generation_order
-        expected = sum(loading(encoder, Feature(name)) for name in order)
+        expected = sum(loading(encoder, ScoreColumn(name)) for name in order)
         return draw_embedding(
             [block_of(encoder, name) for name in order],
             self.features // 2,

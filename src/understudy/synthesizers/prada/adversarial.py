@@ -21,12 +21,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from understudy.budget import Item, Ledger
-from understudy.encoding import Encoder, check_given
-from understudy.mechanisms import PrivateRows
-from understudy.randomness import Key
-from understudy.schema import Schema, SchemaError
-from understudy.synthesizers.prada.recipe import PradaRecipe
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder, check_pass_through
+from understudy.privacy.ledger import Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows
+from understudy.synthesizers.prada.fitted import FittedPrada
 from understudy.synthesizers.prada.settings import (
     check_choice,
     check_flag,
@@ -35,6 +34,7 @@ from understudy.synthesizers.prada.settings import (
     check_whole,
     critic_item,
 )
+from understudy.tables.schema import Schema, SchemaError
 
 ORDER_SHARE = 0.1
 """Of the budget that is not the encoding's, what a private order costs."""
@@ -143,21 +143,21 @@ class PradaGAN:
         settings = {**PAPER, "critic_steps": steps, "noise_multiplier": noise, "penalty_growth": growth}
         return cls(**{**settings, **changes})
 
-    def plan(self, schema: Schema) -> list[Item]:
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
         """The steps of the critic, in one training or two, and perhaps an order."""
         if self.standardised:
-            check_given(schema)
+            check_pass_through(schema)
         if not isinstance(self.order, str) and sorted(self.order) != sorted(schema.names):
             raise SchemaError(f"order: expected every column once, got {', '.join(self.order)}.")
         share = 1.0 - self.encoding_share
         items = []
         if self.order == "private":
-            items.append(Item(name="order", mechanism="discrete gaussian", share=ORDER_SHARE * share))
+            items.append(PlannedMechanism(name="order", mechanism="discrete gaussian", share=ORDER_SHARE * share))
             share *= 1.0 - ORDER_SHARE
         names = ("critic", "critic again") if self.finish == "two-step" else ("critic",)
         return [*items, *(critic_item(self, schema, name, share / len(names)) for name in names)]
 
-    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "PradaRecipe":
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "FittedPrada":
         """Trains the generator; what it buys is what `plan` lists.
 
         Privacy:
@@ -174,7 +174,7 @@ class PradaGAN:
         *,
         ledgers: Sequence[Ledger],
         keys: Sequence[Key],
-    ) -> list["PradaRecipe"]:
+    ) -> list["FittedPrada"]:
         """Trains many at once: those of equal shape in one compiled program. Privacy: as of `fit`, each by itself."""
         from understudy.synthesizers.prada.fits import fit_sequential  # loads JAX
 

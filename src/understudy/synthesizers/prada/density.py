@@ -18,7 +18,7 @@ The one rule: a column reads an earlier one through its rows of `first_j` alone.
 what a column may not see has zeros from the start, so that all columns share one array of inputs. Rows of the table
 are the last axis of every array: (features, rows).
 
-Afterwards every column is *set straight* (`straighten`): in generation order, scores go through the monotone map that
+Afterwards every column is *set straight* (`calibrate_marginals`): in generation order, scores go through the monotone map that
 makes the generated ones standard normal, as real scores are, and states get constants that give them the shares that
 were bought. The columns' own distributions are then the encoder's, and later columns see what they were trained on.
 
@@ -37,7 +37,7 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp
 
-from understudy.dpsgd import Layer
+from understudy.privacy.gradients import Layer
 from understudy.synthesizers.prada.networks import CHUNK, Layout
 
 SCALES = (0.05, 3.0)
@@ -278,7 +278,7 @@ def quantiles() -> np.ndarray:
     return ndtri(levels).astype(np.float32)
 
 
-def straighten(
+def calibrate_marginals(
     params: Params,
     shares: jax.Array,
     limit: jax.Array,
@@ -299,7 +299,7 @@ def straighten(
     Returns:
         The parameters, and the rows: (features, n).
     """
-    return _once(_straighten, (4, 5, 6))(params, shares, limit, key, layout, components, n, tables)
+    return _once(_calibrate_marginals, (4, 5, 6))(params, shares, limit, key, layout, components, n, tables)
 
 
 @functools.cache
@@ -309,7 +309,7 @@ def _once(function: Any, static: tuple[int, ...]) -> Any:
     return jax.jit(function, static_argnums=static, compiler_options=options)
 
 
-def _straighten(
+def _calibrate_marginals(
     params: Params,
     shares: jax.Array,
     limit: jax.Array,

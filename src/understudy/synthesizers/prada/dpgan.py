@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.budget import Item, Ledger
-from understudy.encoding import Encoder, Levels
-from understudy.mechanisms import PrivateRows
-from understudy.randomness import Key
-from understudy.schema import Schema
-from understudy.synthesizers.prada.recipe import layout_arrays, layout_from, params_from, to_levels
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder, Levels
+from understudy.privacy.ledger import Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows
+from understudy.synthesizers.prada.fitted import layout_arrays, layout_from, params_from, to_levels
 from understudy.synthesizers.prada.settings import check_training, check_whole, check_widths, critic_item
+from understudy.tables.schema import Schema
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,11 +61,11 @@ class DPGAN:
         if self.noise is not None:
             check_whole(self, "noise")
 
-    def plan(self, schema: Schema) -> list[Item]:
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
         """The steps of the critic."""
         return [critic_item(self, schema, "critic", 1.0 - self.encoding_share)]
 
-    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "DPGANRecipe":
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "FittedDPGAN":
         """Trains the generator.
 
         Privacy:
@@ -82,7 +82,7 @@ class DPGAN:
         *,
         ledgers: Sequence[Ledger],
         keys: Sequence[Key],
-    ) -> list["DPGANRecipe"]:
+    ) -> list["FittedDPGAN"]:
         """Trains many at once. Privacy: as of `fit`, each by itself."""
         from understudy.synthesizers.prada.fits import fit_unstructured  # loads JAX
 
@@ -90,18 +90,18 @@ class DPGAN:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class DPGANRecipe:
+class FittedDPGAN:
     """The trained generator."""
 
     layout: Any
     params: Mapping[str, NDArray]
-    ends: Mapping[str, NDArray]
+    edges: Mapping[str, NDArray]
 
     def sample(self, n: int, *, key: Key) -> Levels:
         from understudy.synthesizers.prada import unstructured
 
         made = unstructured.sample(self.params, self.layout, key.jax(), n)
-        return to_levels(made, self.layout, self.ends)
+        return to_levels(made, self.layout, self.edges)
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
         """Every earlier column: all are made at once, from one noise."""
@@ -110,12 +110,12 @@ class DPGANRecipe:
 
     def arrays(self) -> dict[str, NDArray]:
         return {
-            **layout_arrays(self.layout, self.ends),
+            **layout_arrays(self.layout, self.edges),
             **{f"params/{name}": np.asarray(value) for name, value in self.params.items()},
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "DPGANRecipe":
-        layout, ends = layout_from(arrays)
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "FittedDPGAN":
+        layout, edges = layout_from(arrays)
         params = params_from(arrays)
-        return cls(layout=layout, params=params, ends=ends)
+        return cls(layout=layout, params=params, edges=edges)

@@ -12,15 +12,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from understudy.budget import Ledger
-from understudy.dpsgd import Job, capacity_for, train
-from understudy.encoding import Encoder, signal_rows, signals, states
-from understudy.mechanisms import PrivateRows, noisy_second_moments
-from understudy.randomness import Key
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder, category_count, feature_rows, features
+from understudy.privacy.gradients import Job, capacity_for, train
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.synthesizers.prada import networks, structure
-from understudy.synthesizers.prada.dpgan import DPGANRecipe
+from understudy.synthesizers.prada.dpgan import FittedDPGAN
+from understudy.synthesizers.prada.fitted import FittedPrada, category_edges
 from understudy.synthesizers.prada.networks import Block, Layout
-from understudy.synthesizers.prada.recipe import PradaRecipe, category_ends
 from understudy.synthesizers.prada.settings import drawn_rate
 from understudy.synthesizers.prada.training import Adversarial, Sequential
 from understudy.synthesizers.prada.unstructured import Unstructured
@@ -34,23 +34,23 @@ Request = tuple[Any, PrivateRows, Encoder, Ledger, Key]
 """A method, what it is to be fitted to, who pays, and where chance comes from."""
 
 
-def fit_sequential(requests: Sequence[Request]) -> list[PradaRecipe]:
-    """The recipes of sequential generators, in the order of the requests."""
+def fit_sequential(requests: Sequence[Request]) -> list[FittedPrada]:
+    """The fitted generators of sequential generators, in the order of the requests."""
     fits = [_Fit.of(*request) for request in requests]
     states = dict(enumerate(run_together(fits, "critic", "train the critic")))
     again = {i: fit.second(states[i]) for i, fit in enumerate(fits) if fit.method.finish == "two-step"}
     if again:
         retrained = run_together(list(again.values()), "critic again", "train the critic again")
         states.update(zip(again, retrained, strict=True))
-    return [again.get(i, fit).recipe(states[i]) for i, fit in enumerate(fits)]
+    return [again.get(i, fit).generator(states[i]) for i, fit in enumerate(fits)]
 
 
-def fit_unstructured(requests: Sequence[Request]) -> list[DPGANRecipe]:
-    """The recipes of unstructured generators, in the order of the requests."""
+def fit_unstructured(requests: Sequence[Request]) -> list[FittedDPGAN]:
+    """The fitted generators of unstructured generators, in the order of the requests."""
     fits = []
     for method, rows, encoder, ledger, key in requests:
         order = encoder.schema.generation_order
-        wanted = signals(encoder, order)
+        wanted = features(encoder, order)
         layout = Layout(tuple(block_of(encoder, name) for name in order))
         loop = Adversarial(
             generator=Unstructured(layout=layout, widths=method.widths, noise=method.noise or layout.features),
@@ -59,16 +59,16 @@ def fit_unstructured(requests: Sequence[Request]) -> list[DPGANRecipe]:
             penalised=method.lipschitz == "penalty",
             decay=method.decay,
         )
-        locked = signal_rows(rows, encoder, wanted, key=key)
+        locked = feature_rows(rows, encoder, wanted, key=key)
         job = job_of(method, loop, locked, encoder, {}, ledger, key)
         columns = tuple(signal.name for signal in wanted)
         fits.append(_Fit(method=method, encoder=encoder, loop=loop, job=job, columns=columns))
     states = run_together(fits, "critic", "train the critic")
     return [
-        DPGANRecipe(
+        FittedDPGAN(
             layout=fit.loop.generator.layout,
             params={k: np.asarray(v) for k, v in state["mean" if fit.method.average else "generator"].items()},
-            ends=category_ends(fit.encoder, fit.loop.generator.layout),
+            edges=category_edges(fit.encoder, fit.loop.generator.layout),
         )
         for fit, state in zip(fits, states, strict=True)
     ]
@@ -76,7 +76,7 @@ def fit_unstructured(requests: Sequence[Request]) -> list[DPGANRecipe]:
 
 def block_of(encoder: Encoder, name: str) -> Block:
     """The features of a column."""
-    return Block(name, encoder.maps[name].labels is None, states(encoder, name))
+    return Block(name, encoder.maps[name].labels is None, category_count(encoder, name))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,7 +91,7 @@ class _Fit:
 
     @classmethod
     def of(cls, method: Any, rows: PrivateRows, encoder: Encoder, ledger: Ledger, key: Key) -> "_Fit":
-        wanted = signals(encoder, order := _order(method, rows, encoder, ledger, key))
+        wanted = features(encoder, order := _order(method, rows, encoder, ledger, key))
         layout = Layout(tuple(block_of(encoder, name) for name in order))
         adam = method.optimiser == "adam"
         loop = Adversarial(
@@ -121,7 +121,7 @@ class _Fit:
             method=method,
             encoder=encoder,
             loop=loop,
-            job=job_of(method, loop, signal_rows(rows, encoder, wanted, key=key), encoder, settings, ledger, key),
+            job=job_of(method, loop, feature_rows(rows, encoder, wanted, key=key), encoder, settings, ledger, key),
             columns=tuple(signal.name for signal in wanted),
         )
 
@@ -134,7 +134,7 @@ class _Fit:
         job = job_of(self.method, self.loop, self.job.rows, self.encoder, settings, self.job.ledger, key)
         return dataclasses.replace(self, job=job)
 
-    def recipe(self, state: Mapping[str, Any]) -> "PradaRecipe":
+    def generator(self, state: Mapping[str, Any]) -> "FittedPrada":
         layout = self.loop.generator.layout
         params, norms = self._outcome(state)
         pairs = norms > self.method.threshold
@@ -143,12 +143,12 @@ class _Fit:
             norms = np.where(pairs, norms, 0.0)
         if self.method.finish == "two-step":
             pairs = norms > 0
-        return PradaRecipe(
+        return FittedPrada(
             layout=layout,
             params={name: np.asarray(value, np.float32) for name, value in params.items()},
             norms=norms.astype(np.float32),
             pairs=pairs,
-            ends=category_ends(self.encoder, layout),
+            edges=category_edges(self.encoder, layout),
             slope=self.method.slope,
         )
 
@@ -200,7 +200,7 @@ def job_of(
     return Job(rows=rows, ledger=ledger, key=key, state=state, clip_norm=method.clip_norm, capacity=capacity, rate=rate)
 
 
-def run_together(fits: Sequence[Any], item: str, what: str) -> list[Mapping[str, Any]]:
+def run_together(fits: Sequence[Any], planned: str, what: str) -> list[Mapping[str, Any]]:
     """The last state of every fit; those of equal loops and shapes are trained in one call."""
     groups: dict[Any, list[int]] = {}
     for i, fit in enumerate(fits):
@@ -211,7 +211,7 @@ def run_together(fits: Sequence[Any], item: str, what: str) -> list[Mapping[str,
         for start in range(0, len(members), MOST_TOGETHER):
             some = members[start : start + MOST_TOGETHER]
             jobs = [fits[i].job for i in some]
-            trained = train(loop, jobs, columns, item=item, what=what, progress=jobs[0].ledger.on_step)
+            trained = train(loop, jobs, columns, planned=planned, what=what, progress=jobs[0].ledger.on_step)
             done.update(zip(some, trained, strict=True))
     return [done[i] for i in range(len(fits))]
 
@@ -227,13 +227,13 @@ def _order(method: Any, rows: PrivateRows, encoder: Encoder, ledger: Ledger, key
         return names
     if method.order != "private":
         return method.order
-    wanted = signals(encoder, names)
+    wanted = features(encoder, names)
     moments = noisy_second_moments(
-        signal_rows(rows, encoder, wanted, key=key.child("order rows")),
+        feature_rows(rows, encoder, wanted, key=key.child("order rows")),
         [signal.name for signal in wanted],
         clip_norm=ORDER_CLIP * math.sqrt(len(wanted)),
         what="how the columns go together, for an order",
-        item="order",
+        planned="order",
         ledger=ledger,
         key=key.child("order"),
     )

@@ -14,7 +14,7 @@ Departures from the paper:
   needed: one noisy gradient a step, and no second player (docs/design-notes.md has what that gave).
 - A start from second moments, which are nearly free, where the paper starts from random weights.
 - The likelihood of the schema's target counts more than that of other columns (`Prada.emphasis`), and if it comes last
-  its score follows values as well as ranks (`encoding.Accent`).
+  its score follows values as well as ranks (`encoding.ValueWeighting`).
 - The penalty is taken by proximal steps in Adam's metric, which give exact zeros.
 - After the training, pairs of categories that the generated rows have wrong are counted, and set straight
   (tables.py). The paper has nothing but numbers.
@@ -26,14 +26,14 @@ Departures from the paper:
 import dataclasses
 from collections.abc import Sequence
 
-from understudy.budget import Item, Ledger
-from understudy.encoding import Encoder
-from understudy.mechanisms import PrivateRows
-from understudy.randomness import Key
-from understudy.schema import Schema, SchemaError
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder
+from understudy.privacy.ledger import Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows
 from understudy.synthesizers.prada import tables
-from understudy.synthesizers.prada.recipe import DensityRecipe
+from understudy.synthesizers.prada.fitted import FittedDensity
 from understudy.synthesizers.prada.settings import check_number, check_whole, sampling_rate
+from understudy.tables.schema import Schema, SchemaError
 
 STEPS_PER_ROUND = 25
 """Steps are whole rounds of so many: what chance decides is drawn for a round at a time."""
@@ -55,7 +55,7 @@ class Prada:
             as large as the chance of the rows (`likelihood_fits.penalties`); 0 for none.
         emphasis: How much more the likelihood of the schema's target counts than that of another column.
         threshold: Of the nats that a column takes from earlier ones, the part that its weakest inputs may hold and be
-            cut (`likelihood_fits.worth_keeping`); 0 to cut nothing.
+            cut (`likelihood_fits.prune_parents`); 0 to cut nothing.
         average: The last share of the steps that the generator is the mean of; 0 for where it ended.
         encoding_share: Of the budget, for the distributions of the columns.
         moments_share: Of the budget, for the second moments.
@@ -113,7 +113,7 @@ class Prada:
         if not named and self.order != "schema":
             raise ValueError(f'Prada.order: expected "schema" or names of columns, got {self.order!r}.')
 
-    def plan(self, schema: Schema) -> list[Item]:
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
         """Second moments to start from, the steps, and tables of categories."""
         if not isinstance(self.order, str) and sorted(self.order) != sorted(schema.names):
             raise SchemaError(f"order: expected every column once, got {', '.join(self.order)}.")
@@ -125,8 +125,8 @@ class Prada:
                 f"beside encoding_share {self.encoding_share} and moments_share {self.moments_share}."
             )
         return [
-            Item(name="moments", mechanism="discrete gaussian", share=self.moments_share),
-            Item(
+            PlannedMechanism(name="moments", mechanism="discrete gaussian", share=self.moments_share),
+            PlannedMechanism(
                 name="gradients",
                 mechanism="sampled gaussian",
                 share=rest,
@@ -137,7 +137,7 @@ class Prada:
             *counts,
         ]
 
-    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> DensityRecipe:
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> FittedDensity:
         """Trains the densities; what it buys is what `plan` lists.
 
         Privacy:
@@ -154,7 +154,7 @@ class Prada:
         *,
         ledgers: Sequence[Ledger],
         keys: Sequence[Key],
-    ) -> list[DensityRecipe]:
+    ) -> list[FittedDensity]:
         """Trains many at once: those of equal shape in one compiled program. Privacy: as of `fit`, each by itself."""
         from understudy.synthesizers.prada.likelihood_fits import fit_densities  # loads JAX
 

@@ -1,4 +1,4 @@
-"""Fits by likelihood on their way: a start from second moments, the loop, and the recipe; many at a time.
+"""Fits by likelihood on their way: a start from second moments, the loop, and the fitted generator; many at a time.
 
 The one rule: rows go to `noisy_second_moments`, `dpsgd.train` and `tables.bought`, and nowhere else. What comes back is
 public.
@@ -18,19 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.budget import Ledger
-from understudy.dpsgd import Job, Layer, capacity_for
-from understudy.encoding import Encoder, signal_rows, signals, target_accents
-from understudy.mechanisms import PrivateRows, noisy_second_moments
-from understudy.randomness import Key
-from understudy.schema import Schema
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder, feature_rows, features, target_weightings
+from understudy.privacy.gradients import Job, Layer, capacity_for
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import PrivateRows, noisy_second_moments
 from understudy.synthesizers.prada import density, structure, tables
 from understudy.synthesizers.prada.fits import Request, block_of, run_together
+from understudy.synthesizers.prada.fitted import FittedDensity, category_edges
 from understudy.synthesizers.prada.likelihood import STEPS_PER_ROUND
 from understudy.synthesizers.prada.networks import Layout
-from understudy.synthesizers.prada.recipe import DensityRecipe, category_ends
 from understudy.synthesizers.prada.settings import drawn_rate
 from understudy.synthesizers.prada.tables import Tables
+from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ def start_from(
     """Linear predictions from noisy second moments, Σ x xᵀ / rows of clipped signals.
 
     The measured diagonal undoes what clipping took from each signal; the known means are taken away; the matrix of
-    correlations is mended and each feature is regressed on those of earlier columns.
+    correlations is nearest_correlation and each feature is regressed on those of earlier columns.
 
     Args:
         loadings: Of accented scores, E[a Z] with Z the normal score behind: correlations are those of Z, as a normal
@@ -116,7 +116,7 @@ def start_from(
     spread = deviations * loadings
     correlation = np.clip(covariance / np.outer(spread, spread), -0.99, 0.99)
     smallest = min(max(SMALLEST, SMALLEST_OF_NOISE * 2 * noise * math.sqrt(len(means))), 0.9)
-    correlation = mended(correlation, smallest)
+    correlation = nearest_correlation(correlation, smallest)
     weights, left = np.zeros_like(correlation), np.ones(len(means))
     for j in range(1, layout.columns):
         own, earlier = np.flatnonzero(layout.owners == j), np.flatnonzero(layout.owners < j)
@@ -127,7 +127,7 @@ def start_from(
     return Start(weights=weights, means=means, left=left, noise=noise)
 
 
-def mended(matrix: Floats, smallest: float, rounds: int = 50) -> Floats:
+def nearest_correlation(matrix: Floats, smallest: float, rounds: int = 50) -> Floats:
     """A correlation matrix near this one with eigenvalues of about `smallest` or more: alternating projections."""
     matrix, correction = (matrix + matrix.T) / 2, np.zeros_like(matrix)
     np.fill_diagonal(matrix, 1.0)
@@ -285,7 +285,7 @@ def noise_of_training(ledger: Ledger, rate: float, rows: float) -> float:
     Args:
         rate: q, that rows are drawn with.
     """
-    item, sigma = ledger.item("gradients"), ledger.noise("gradients")
+    item, sigma = ledger.planned("gradients"), ledger.noise("gradients")
     mu = rate * math.sqrt(item.times * math.expm1(min(1 / sigma**2, 500.0)))
     return 1.0 / (min(mu, 1e6) * max(rows, 1.0))
 
@@ -313,11 +313,11 @@ def rate_for(rate: float, noise: float, layout: Layout) -> float:
     return rate * float(np.clip(math.sqrt(USUAL_NOISE / max(total_noise(noise, layout), 1e-9)), 0.5, 2.5))
 
 
-def fit_densities(requests: Sequence[Request]) -> list[DensityRecipe]:
-    """The recipes of densities, in the order of the requests."""
+def fit_densities(requests: Sequence[Request]) -> list[FittedDensity]:
+    """The fitted generators of densities, in the order of the requests."""
     fits = [_Fit.of(*request) for request in requests]
     states = run_together(fits, "gradients", "train the densities of the columns")
-    return [fit.recipe(state) for fit, state in zip(fits, states, strict=True)]
+    return [fit.generator(state) for fit, state in zip(fits, states, strict=True)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -335,11 +335,11 @@ class _Fit:
     def of(cls, method: Any, rows: PrivateRows, encoder: Encoder, ledger: Ledger, key: Key) -> "_Fit":
         order = order_of(method, encoder.schema)
         layout = Layout(tuple(block_of(encoder, name) for name in order))
-        wanted = signals(encoder, order)
+        wanted = features(encoder, order)
         columns = tuple(signal.name for signal in wanted)
-        # Last, no other column sees its score, which `straighten` makes normal again.
-        accents = target_accents(encoder) if order[-1] == encoder.schema.target else {}
-        locked = signal_rows(rows, encoder, wanted, key=key, accents=accents)
+        # Last, no other column sees its score, which `calibrate_marginals` makes normal again.
+        accents = target_weightings(encoder) if order[-1] == encoder.schema.target else {}
+        locked = feature_rows(rows, encoder, wanted, key=key, weightings=accents)
         means, variances, shares = facts(encoder, layout)
         far = sum(accent.farthest**2 for accent in accents.values())
         loadings = np.array(
@@ -372,7 +372,7 @@ class _Fit:
         )
         return cls(method=method, encoder=encoder, loop=loop, start=start, job=job, columns=columns)
 
-    def recipe(self, state: Mapping[str, Any]) -> DensityRecipe:
+    def generator(self, state: Mapping[str, Any]) -> FittedDensity:
         layout, components = self.loop.layout, self.loop.components
         params = {**(state["mean"] if self.method.average else state["params"]), "unit": state["unit"]}
         params = {name: np.nan_to_num(value) for name, value in params.items()}
@@ -380,24 +380,24 @@ class _Fit:
         limit, means, shares = score_limit(self.encoder), *facts(self.encoder, layout)[::2]
         last = jnp.asarray(shares, jnp.float32), jnp.float32(limit), keys[0], layout, components, STRAIGHT_ROWS
         counted = Tables.none(layout) if self.counts else None
-        made, rows = density.straighten(params, *last, arrays(counted))
+        made, rows = density.calibrate_marginals(params, *last, arrays(counted))
         if counted is not None:
             counted = self._counted(np.asarray(rows))
-            made, rows = density.straighten(params, *last, arrays(counted))
+            made, rows = density.calibrate_marginals(params, *last, arrays(counted))
         norms = np.asarray(density.influences(made, rows[:, :INFLUENCE_ROWS], keys[1], layout, components))
         norms = np.where(np.isfinite(norms) & _felt(np.asarray(made["first"]), layout), norms, 0.0)
-        pairs = worth_keeping(norms, self.method.threshold, np.asarray(state["settings"]["weights"]))
+        pairs = prune_parents(norms, self.method.threshold, np.asarray(state["settings"]["weights"]))
         if self.method.threshold > 0:
             params = {**params, "first": without(params["first"], pairs, means, layout)}
             counted = None if counted is None else counted.within(pairs, layout)
-            made, _ = density.straighten(params, *last, arrays(counted))
+            made, _ = density.calibrate_marginals(params, *last, arrays(counted))
             norms = np.where(pairs, norms, 0.0)
-        return DensityRecipe(
+        return FittedDensity(
             layout=layout,
             params={name: np.asarray(value, np.float32) for name, value in made.items()},
             norms=norms.astype(np.float32),
             pairs=pairs,
-            ends=category_ends(self.encoder, layout),
+            edges=category_edges(self.encoder, layout),
             components=components,
             limit=limit,
         )
@@ -424,13 +424,13 @@ class _Fit:
 
 
 def arrays(counted: Tables | None) -> dict[str, jax.Array] | None:
-    """Counted tables as `density.straighten` takes them."""
+    """Counted tables as `density.calibrate_marginals` takes them."""
     if counted is None:
         return None
     return {"target": jnp.asarray(counted.target), "noise": jnp.asarray(counted.noise)}
 
 
-def worth_keeping(influences: NDArray, share: float, weights: NDArray | float = 1.0) -> NDArray[np.bool_]:
+def prune_parents(influences: NDArray, share: float, weights: NDArray | float = 1.0) -> NDArray[np.bool_]:
     """Which pairs stay: of every column, all but the weakest inputs that hold a `share` of its nats between them.
 
     What a column takes from its inputs is Σ influence², in nats. The weakest are cut one after the other, as long
@@ -497,7 +497,7 @@ def _bought_start(
         columns,
         clip_norm=math.sqrt(clip_squared),
         what="second moments of the signals",
-        item="moments",
+        planned="moments",
         ledger=ledger,
         key=key.child("moments"),
     )

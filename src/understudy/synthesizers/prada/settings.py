@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from understudy.budget import Item
-from understudy.schema import Schema
+from understudy.privacy.ledger import PlannedMechanism
+from understudy.tables.schema import Schema
 
 ROWS = 10_000
 """Taken for the number of rows where the schema does not give it: the sampling rate must be public."""
@@ -97,9 +97,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def critic_item(method: Any, schema: Schema, name: str, share: float) -> Item:
+def critic_item(method: Any, schema: Schema, name: str, share: float) -> PlannedMechanism:
     """The private steps of one training."""
-    return Item(
+    return PlannedMechanism(
         name=name,
         mechanism="sampled gaussian",
         share=share,

@@ -239,9 +239,9 @@ def _by_explained_variance(x: np.ndarray) -> list[int]:
 def order_by_moments(moments: np.ndarray) -> list[int]:
     """The rank of every column in the same order, from (noisy) second moments: R² again, after mending the matrix."""
     values, vectors = np.linalg.eigh((moments + moments.T) / 2)
-    mended = (vectors * np.maximum(values, 0.05)) @ vectors.T
-    deviations = np.sqrt(np.diag(mended))
-    order = np.argsort(np.diag(np.linalg.inv(mended / np.outer(deviations, deviations))), kind="stable")
+    nearest_correlation = (vectors * np.maximum(values, 0.05)) @ vectors.T
+    deviations = np.sqrt(np.diag(nearest_correlation))
+    order = np.argsort(np.diag(np.linalg.inv(nearest_correlation / np.outer(deviations, deviations))), kind="stable")
     return [int(rank) for rank in np.argsort(order)]
 
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.budget import Item, Ledger
-from understudy.encoding import state_codes
-from understudy.marginals import Domain, choose, measure
-from understudy.mechanisms import PrivateRows
-from understudy.randomness import Key
-from understudy.schema import Schema
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import category_rows
+from understudy.graphical.marginals import Domain, choose, measure
+from understudy.privacy.ledger import Ledger, PlannedMechanism
+from understudy.privacy.mechanisms import PrivateRows
+from understudy.tables.schema import Schema
 
 if TYPE_CHECKING:
     from understudy.synthesizers.prada.networks import Layout
@@ -39,15 +39,15 @@ PENALTY = 0.4
 """Rows that a table must be more wrong by, for every cell, in deviations of a count: about half of what noise adds."""
 
 
-def plan(schema: Schema, share: float) -> list[Item]:
+def plan(schema: Schema, share: float) -> list[PlannedMechanism]:
     """A choice and a count for each table; nothing where there are no two columns of categories beside the target."""
     free = [column for column in schema.columns if column.name != schema.target]
     times = min(math.comb(sum(column.kind in ("categorical", "boolean") for column in free), 2), MOST_TABLES)
     if not times or not share:
         return []
     return [
-        Item(name="which tables", mechanism="exponential", share=CHOICE * share, times=times),
-        Item(name="tables", mechanism="discrete gaussian", share=(1.0 - CHOICE) * share, times=times),
+        PlannedMechanism(name="which tables", mechanism="exponential", share=CHOICE * share, times=times),
+        PlannedMechanism(name="tables", mechanism="discrete gaussian", share=(1.0 - CHOICE) * share, times=times),
     ]
 
 
@@ -103,7 +103,7 @@ def bought(
     blocks = [(j, block) for j, block in enumerate(layout.blocks) if not block.number and block.name != target]
     place = {block.name: layout.starts[j] + np.arange(block.states) for j, block in blocks}
     at = {block.name: j for j, block in blocks}
-    coded = state_codes(rows, {name: [columns[int(f)] for f in features] for name, features in place.items()})
+    coded = category_rows(rows, {name: [columns[int(f)] for f in features] for name, features in place.items()})
     domain = Domain({name: len(features) for name, features in place.items()})
     open_pairs = [pair for pair in itertools.combinations(place, 2) if domain.size(pair) <= MOST_CELLS]
     guesses = {(a, b): total * made[place[a]] @ made[place[b]].T / made.shape[1] for a, b in open_pairs}
@@ -117,14 +117,14 @@ def bought(
             [PENALTY * sigma * domain.size(pair) for pair in open_pairs],
             domain,
             [1.0] * len(open_pairs),
-            item="which tables",
+            planned="which tables",
             what="which tables to count",
             ledger=ledger,
             key=key.child(f"choice {i}"),
         )
         a, b = open_pairs.pop(chosen)
         what, draw = f"count '{a}' with '{b}'", key.child("count").child(a).child(b)
-        found = measure(coded, (a, b), domain, item="tables", what=what, ledger=ledger, key=draw)
+        found = measure(coded, (a, b), domain, planned="tables", what=what, ledger=ledger, key=draw)
         counted.target[at[b], place[a], : domain.sizes[b]] = found.counts / max(total, 1.0)
         counted.noise[at[b], place[a]] = found.sigma / max(total, 1.0)
     return counted

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from understudy.dpsgd import Layer, clipped_sums
+from understudy.privacy.gradients import Layer, clipped_sums
 from understudy.synthesizers.prada import networks, structure
 from understudy.synthesizers.prada.networks import Layout, Params
 

@@ -1,0 +1,1 @@
+"""Grids, the runner, results, the scoreboard and figures."""

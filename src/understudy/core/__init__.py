@@ -1,0 +1,1 @@
+"""Files, randomness and validation of settings: nothing here knows of privacy or tables."""

@@ -1,0 +1,39 @@
+"""Even draws: chance that is shared out over the rows drawn together, so that little is left of it in their sums.
+
+The one rule: every row still has the distribution it is drawn from; rows drawn together only share it out more evenly
+than independent ones would. Public mathematics: nothing here sees a row that is private.
+
+Sources: Cochran (1977), "Sampling techniques", chapter 5, for stratified sampling.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+BELOW_ONE = float(np.nextafter(1.0, 0.0))
+
+
+def stratified_uniforms(groups: NDArray, draw: np.random.Generator) -> Floats:
+    """A uniform number in [0, 1) for each entry; of a group of m, one in each interval [i / m, (i + 1) / m)."""
+    order = np.argsort(groups + draw.random(len(groups)))  # groups one after the other, each in a random order
+    ordered = groups[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+    sizes = np.diff(starts, append=len(ordered))
+    place = np.arange(len(ordered)) - np.repeat(starts, sizes)
+    uniform = np.empty(len(ordered))
+    uniform[order] = _within(place, np.repeat(sizes, sizes), draw)
+    return uniform
+
+
+def stratified_levels(levels: Floats, draw: np.random.Generator) -> Floats:
+    """Levels in the same order, of which one lies in each interval [i / m, (i + 1) / m); missing ones stay missing."""
+    present = np.flatnonzero(~np.isnan(levels))
+    order = present[np.argsort(levels[present], kind="stable")]
+    even = np.full(len(levels), np.nan)
+    even[order] = _within(np.arange(len(order)), len(order), draw)
+    return even
+
+
+def _within(place: NDArray, intervals: NDArray | int, draw: np.random.Generator) -> Floats:
+    """A uniform number in each interval [place / intervals, (place + 1) / intervals)."""
+    return np.minimum((place + draw.random(len(place))) / intervals, BELOW_ONE)

@@ -1,0 +1,296 @@
+"""The public tables of the benchmarks.
+
+They are California, House-16H and Cpu-act with the columns and transforms of the paper, and Adult. A table
+comes from the folder that the environment variable UNDERSTUDY_DATA names, else from a local cache, else from OpenML
+(https://www.openml.org). The one rule: wherever it comes from, its content has the checksum written here, or it is
+refused. The rows' order counts, because the numbered splits depend on it.
+
+Sources: Pace & Barry (1997), Sparse spatial autoregressions; DELVE (census-house, comp-activ); Kohavi & Becker, UCI
+Adult, doi:10.24432/C5XW20.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import hashlib
+import http.client
+import importlib.resources
+import io
+import json
+import os
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from understudy.core.files import cache_folder, reason, replacing
+from understudy.tables.schema import Schema, did_you_mean
+
+OPENML = "https://api.openml.org/api/v1/json/data/"
+"""Where OpenML describes a data set; the description says where its file is."""
+SECONDS = 60
+"""How long OpenML may be silent."""
+
+
+class DatasetError(RuntimeError):
+    """A public table cannot be had, or is not the one it should be."""
+
+
+def _as_it_is(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame
+
+
+def _california(houses: pl.DataFrame) -> pl.DataFrame:
+    """OpenML's totals of each block group as averages per household, and its dollars as 100 000s."""
+    # Divided by numpy: polars takes the reciprocal of a constant, which rounds otherwise.
+    number = {name: houses[name].cast(pl.Float64).to_numpy() for name in houses.columns}
+    households = number["households"]
+    return pl.DataFrame(
+        {
+            "MedInc": number["median_income"],
+            "HouseAge": number["housing_median_age"],
+            "AveRooms": number["total_rooms"] / households,
+            "AveBedrms": number["total_bedrooms"] / households,
+            "Population": number["population"],
+            "AveOccup": number["population"] / households,
+            "Latitude": number["latitude"],
+            "Longitude": number["longitude"],
+            "MedHouseVal": number["median_house_value"] / 100_000.0,
+        }
+    )
+
+
+def _adult(people: pl.DataFrame) -> pl.DataFrame:
+    """UCI's training part before its test part; OpenML has them the other way round."""
+    test, train = people[:16_281], people[16_281:]
+    parts = [part.with_columns(split=pl.lit(name)) for name, part in (("train", train), ("test", test))]
+    return pl.concat(parts).rename({"class": "income"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PublicTable:
+    """What is known of a public table beforehand.
+
+    Attributes:
+        openml: Its number at OpenML.
+        sha256: The checksum of its content, as `checksum` computes it.
+        columns: The columns of its file: the text ones are in `texts`, the whole numbers in `integers`.
+        texts: Columns that hold text.
+        integers: Columns that hold whole numbers.
+        dropped: Columns of the file that `load` leaves out.
+        logged: The column that `load` takes log(1 + x) of.
+        from_openml: Makes the file's columns, in its order of rows, from OpenML's.
+    """
+
+    openml: int
+    sha256: str
+    columns: tuple[str, ...]
+    texts: tuple[str, ...] = ()
+    integers: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    logged: str | None = None
+    from_openml: Callable[[pl.DataFrame], pl.DataFrame] = _as_it_is
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+TABLES = {
+    "california": PublicTable(
+        openml=537,
+        sha256="56bfefc3dae9e6f6107aa2d884c7bc92608cb0c27ff5cd86c142fba6a7adaca3",
+        columns=_words("MedInc HouseAge AveRooms AveBedrms Population AveOccup Latitude Longitude MedHouseVal"),
+        dropped=("HouseAge",),
+        logged="MedHouseVal",
+        from_openml=_california,
+    ),
+    "house_16h": PublicTable(
+        openml=574,
+        sha256="fa842edf847cf83f66d25f44d2cca19308e84bf89b5247da6398ded96dbc0c56",
+        columns=_words(
+            "P1 P5p1 P6p2 P11p4 P14p9 P15p1 P15p3 P16p2 P18p2 P27p4 H2p2 H8p2 H10p1 H13p1 H18pA H40p4 price"
+        ),
+        logged="price",
+    ),
+    "cpu_act": PublicTable(
+        openml=573,
+        sha256="8717679ab9115505e6bc4ecb35f1b9014f11c69c4abbb6b76f6b873bb2d989ff",
+        columns=_words(
+            "lread lwrite scall sread swrite fork exec rchar wchar pgout ppgout "
+            "pgfree pgscan atch pgin ppgin pflt vflt runqsz freemem freeswap usr"
+        ),
+        dropped=("lread", "lwrite"),
+    ),
+    "adult": PublicTable(
+        openml=1590,
+        sha256="9d07e409da5fceb23f647ef37daf94e2799a24ad0349a9b8795fb1f3de667bcb",
+        columns=_words(
+            "age workclass fnlwgt education education-num marital-status occupation relationship "
+            "race sex capital-gain capital-loss hours-per-week native-country income split"
+        ),
+        texts=_words("workclass education marital-status occupation relationship race sex native-country income split"),
+        integers=("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"),
+        dropped=("split",),
+        from_openml=_adult,
+    ),
+}
+
+
+def load(name: str) -> pl.DataFrame:
+    """One of `TABLES`, with the paper's columns and transforms.
+
+    California is without `HouseAge` and Cpu-act without `lread` and `lwrite`; the targets of California and House-16H
+    are log(1 + x). The paper does not say so: these choices reproduce the ranges in its table of data sets. Its
+    z-scores are left to the caller, because they are not private. Missing values of Adult are null.
+
+    Raises:
+        DatasetError: The table is neither here nor within reach, or its content is not what it should be.
+    """
+    table = _table(name)
+    frame = _read(name).drop(table.dropped)
+    return frame.with_columns(pl.col(table.logged).log1p()) if table.logged else frame
+
+
+def adult_parts() -> tuple[pl.DataFrame, pl.DataFrame]:
+    """UCI's own training (32 561 rows) and test part (16 281) of Adult.
+
+    Raises:
+        DatasetError: As of `load`.
+    """
+    frame = _read("adult")
+    train, test = (frame.filter(pl.col("split") == part).drop("split") for part in ("train", "test"))
+    return train, test
+
+
+def schema(name: str, bounds: bool = True) -> Schema:
+    """The schema of one of `TABLES` as `load` gives it, with round-number bounds that owe nothing to the data.
+
+    Args:
+        name: The table.
+        bounds: Whether the numeric columns keep their bounds. Without them they have to be bought.
+    """
+    _table(name)
+    text = importlib.resources.files("understudy.datasets").joinpath("data", f"{name}.toml").read_text()
+    written = Schema.parse(text, f"{name}.toml")
+    if bounds:
+        return written
+    free = tuple(dataclasses.replace(column, low=None, high=None) for column in written)
+    return dataclasses.replace(written, columns=free)
+
+
+def split(frame: pl.DataFrame, number: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Train (60 %) and test (40 %) parts; the number is the seed of the shuffle."""
+    order = np.random.default_rng(number).permutation(len(frame))
+    cut = round(0.6 * len(frame))
+    return frame[order[:cut]], frame[order[cut:]]
+
+
+def checksum(frame: pl.DataFrame) -> str:
+    """SHA-256 of the values as CSV: a header, shortest exact decimals, and nothing for a missing value."""
+    cells = [["" if cell is None else str(cell) for cell in column] for column in frame]
+    lines = [",".join(frame.columns), *map(",".join, zip(*cells, strict=True))]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _table(name: str) -> PublicTable:
+    if name not in TABLES:
+        raise DatasetError(
+            f"expected one of the tables {', '.join(TABLES)}, got {name!r}.{did_you_mean(name, list(TABLES))}"
+        )
+    return TABLES[name]
+
+
+def _read(name: str) -> pl.DataFrame:
+    """The columns of the table's file, from the nearest place that has it."""
+    folder = os.environ.get("UNDERSTUDY_DATA")
+    places = [Path(folder), cache_folder()] if folder else [cache_folder()]
+    for path in [place / f"{name}.csv" for place in places]:
+        if path.is_file():
+            try:
+                frame = pl.read_csv(path, infer_schema=False)
+            except (OSError, pl.exceptions.PolarsError):
+                raise DatasetError(f"{path} cannot be read as CSV. Take it away, or put a good one there.") from None
+            return _checked(frame, name, source=str(path))
+    return _download(name)
+
+
+def _download(name: str) -> pl.DataFrame:
+    """The table from OpenML, checked and then kept in the cache."""
+    table = TABLES[name]
+    try:
+        described = json.loads(_get(f"{OPENML}{table.openml}"))["data_set_description"]["url"]
+        scheme = urllib.parse.urlsplit(OPENML).scheme  # never less safe than the description itself
+        text = _get(urllib.parse.urlsplit(described)._replace(scheme=scheme).geturl())
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+        why = reason(_cause(error)) if isinstance(error, OSError) else "its answer makes no sense"
+        raise DatasetError(
+            f"{name}: there is no {name}.csv in the folder that UNDERSTUDY_DATA names "
+            f"({os.environ.get('UNDERSTUDY_DATA') or 'not set'}) or in the cache ({cache_folder()}), "
+            f"and OpenML cannot be asked: {why}. Put the file in one of the two."
+        ) from None
+    source = f"OpenML's data set {table.openml}"
+    try:
+        frame = table.from_openml(_parse_arff(text))
+    except (ValueError, KeyError, pl.exceptions.PolarsError):
+        raise DatasetError(f"{source}: expected an ARFF file with the columns of {name}.") from None
+    frame = _checked(frame, name, source=source)
+    with contextlib.suppress(OSError):  # a cache that cannot be written costs the next download, not this table
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        with replacing(cache_folder() / f"{name}.csv") as temporary:
+            frame.write_csv(temporary, null_value="?")
+    return frame
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        return answer.read().decode()
+
+
+def _cause(error: OSError) -> Exception:
+    inner = getattr(error, "reason", None)
+    return inner if isinstance(inner, Exception) else error
+
+
+def _parse_arff(text: str) -> pl.DataFrame:
+    """The cells of a dense ARFF file, as text.
+
+    Raises:
+        ValueError: There is no data section, or a line has too many or too few cells.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    start = next(i for i, line in enumerate([*lines, "@data"]) if line.lower() == "@data")
+    if start == len(lines):
+        raise ValueError("no data section")
+    header = [line.split(None, 1)[1] for line in lines[:start] if line.lower().startswith("@attribute")]
+    names = [next(csv.reader([line.replace("\t", " ")], delimiter=" ", quotechar=_quote(line)))[0] for line in header]
+    kept = [line for line in lines[start + 1 :] if line and not line.startswith("%")]
+    rows = list(csv.reader(io.StringIO("\n".join(kept)), quotechar="'", skipinitialspace=True))
+    columns = zip(*rows, strict=True)
+    return pl.DataFrame({name: [c.strip(' "') for c in column] for name, column in zip(names, columns, strict=True)})
+
+
+def _quote(line: str) -> str:
+    return '"' if line.startswith('"') else "'"
+
+
+def _checked(frame: pl.DataFrame, name: str, *, source: str) -> pl.DataFrame:
+    """The frame with the table's types, if it is the table."""
+    table = TABLES[name]
+    absent = [column for column in table.columns if column not in frame.columns]
+    if absent:
+        raise DatasetError(f"{source}: expected the columns of {name}, but there is no {absent[0]!r}.")
+    typed = frame.select(_typed(column, table) for column in table.columns)
+    if checksum(typed) != table.sha256:
+        raise DatasetError(f"{source}: expected the content of {name}, which has another checksum. It was not used.")
+    return typed
+
+
+def _typed(column: str, table: PublicTable) -> pl.Expr:
+    if column in table.texts:
+        return pl.when(pl.col(column) != "?").then(pl.col(column)).alias(column)
+    number = pl.col(column).cast(pl.Float64, strict=False)
+    return number.cast(pl.Int64, strict=False) if column in table.integers else number

@@ -1,0 +1,1 @@
+"""Values to levels, scores, features and bins, and back."""

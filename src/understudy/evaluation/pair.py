@@ -1,0 +1,147 @@
+"""Two tables side by side: the same columns, the same codes, the same scale.
+
+The one rule: both sides are read through the schema, exactly as `fit` reads a table, so a difference between them is
+one of values and never of spelling. Booleans are categories here. A number that is not finite counts as missing, and
+one beyond ±1e100 is held there, where squares of differences still fit into a float.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from understudy.tables.schema import Schema
+from understudy.tables.table import Table, read
+
+FARTHEST = 1e100
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Side:
+    """One table as arrays. It holds rows, so nothing in it is printed.
+
+    Attributes:
+        numbers: Continuous, integer and datetime columns as float64, NaN for a missing value.
+        codes: Categorical and boolean columns as int64, the number of labels for a missing value.
+        sizes: How many codes each of `codes` may hold, the missing one included.
+    """
+
+    numbers: dict[str, np.ndarray]
+    codes: dict[str, np.ndarray]
+    sizes: dict[str, int]
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter((self.numbers or self.codes).values())))
+
+    def take(self, rows: np.ndarray) -> "Side":
+        """The same columns with some of the rows."""
+        numbers = {name: column[rows] for name, column in self.numbers.items()}
+        codes = {name: column[rows] for name, column in self.codes.items()}
+        return dataclasses.replace(self, numbers=numbers, codes=codes)
+
+    def sample(self, rows: int, seed: int) -> "Side":
+        """At most so many rows, drawn without replacement; one and the same draw for tables of one length."""
+        if self.rows <= rows:
+            return self
+        return self.take(np.sort(np.random.default_rng(seed).choice(self.rows, rows, replace=False)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Pair:
+    """A real and a synthetic table, and the table that sets the scale.
+
+    Attributes:
+        names: The columns, in the order of the schema.
+        real: The table to be matched; a held-out part where there is one.
+        synthetic: The table that is judged.
+        scale: The table whose means and standard deviations make z-scores: the training part, else `real`.
+        seed: Where subsamples come from.
+    """
+
+    names: tuple[str, ...]
+    real: Side
+    synthetic: Side
+    scale: Side
+    seed: int = 0
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.real, self.synthetic
+
+    @functools.cached_property
+    def z_scores(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The numbers of both sides as z-scores; a column that stands still in `scale` is only centred."""
+        scales = {name: _location_and_deviation(column) for name, column in self.scale.numbers.items()}
+        real, synthetic = (
+            {name: (column - scales[name][0]) / scales[name][1] for name, column in side.numbers.items()}
+            for side in self.sides
+        )
+        return real, synthetic
+
+    def sample(self, rows: int) -> "Pair":
+        """At most so many rows of either side, on the same scale."""
+        real, synthetic = (side.sample(rows, self.seed) for side in self.sides)
+        return dataclasses.replace(self, real=real, synthetic=synthetic)
+
+
+def open_tables(schema: Schema, tables: Mapping[str, Any]) -> dict[str, Side]:
+    """Reads tables of one schema over shared labels.
+
+    The schema's unit is not read: who a row belongs to is nothing that a synthetic table could match.
+
+    Args:
+        schema: What the columns are.
+        tables: By a name of the caller's; each a path or a frame, as `fit` takes them.
+
+    Raises:
+        TableError: A table cannot be read, or its structure is not the schema's.
+    """
+    if schema.unit is not None:
+        ignore = (*schema.ignore, schema.unit)
+        schema = dataclasses.replace(schema, unit=None, max_rows_per_unit=None, ignore=ignore)
+    opened = {key: read(table, schema) for key, table in tables.items()}
+    labels = {
+        column.name: list(column.labels) if column.labels is not None else _union(column.name, opened)
+        for column in schema
+        if column.kind == "categorical"
+    }
+    return {key: _side(table, schema, labels) for key, table in opened.items()}
+
+
+def _union(name: str, tables: Mapping[str, Table]) -> list[str]:
+    return sorted({label for table in tables.values() for label in table.labels[name]})
+
+
+def _side(table: Table, schema: Schema, labels: Mapping[str, list[str]]) -> Side:
+    numbers = {column.name: _finite(table.columns[column.name]) for column in schema if column.is_numeric}
+    codes, sizes = {}, {}
+    for column in schema:
+        name = column.name
+        if column.kind == "boolean":
+            codes[name] = np.where(np.isnan(table.columns[name]), 2, table.columns[name]).astype(np.int64)
+            sizes[name] = 3
+        elif column.kind == "categorical":
+            own = table.labels.get(name, labels[name])
+            places = {label: place for place, label in enumerate(labels[name])}
+            # A missing value is -1, so it reads the last entry.
+            codes[name] = np.array([*(places[label] for label in own), len(places)], dtype=np.int64)[
+                table.columns[name]
+            ]
+            sizes[name] = len(places) + 1
+    return Side(numbers=numbers, codes=codes, sizes=sizes)
+
+
+def _finite(column: np.ndarray) -> np.ndarray:
+    return np.clip(np.where(np.isfinite(column), column, np.nan), -FARTHEST, FARTHEST)
+
+
+def _location_and_deviation(column: np.ndarray) -> tuple[float, float]:
+    present = column[~np.isnan(column)]
+    if not len(present):
+        return 0.0, 1.0
+    # Of a column that stands still the computed deviation may be a rounding error.
+    moves = present.min() < present.max()
+    return float(present.mean()), (float(present.std()) or 1.0) if moves else 1.0

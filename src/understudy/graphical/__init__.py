@@ -1,0 +1,1 @@
+"""Marginals, junction trees, inference, and Bayes networks of tables."""

@@ -1,0 +1,321 @@
+"""The ledger file: what has been spent on a table over all runs, and the cap that ends it.
+
+The one rule: charge before reading. A fit is entered, and is on the disk, before its first row is
+read, so a fit that is killed stays charged, and two processes that race cannot overspend.
+
+The file is one JSON object a line and only ever grows. A first line says what it is; then come
+"cap" and "fit" lines. Every change is made under an exclusive lock and fsynced.
+
+Totals are plain sums of epsilon and of delta (basic composition). They hold even when a later
+budget is chosen after seeing earlier results, which tighter rules do not promise without further
+care: Rogers et al. (2016), arXiv:1605.08294.
+
+A table is known by its public name, the schema's. Never by a hash of its contents: a hash of
+private data is itself a release, as anyone with a guess at the data can check it.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import json
+import os
+import stat
+import time
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NoReturn
+
+from understudy.privacy.ledger import Budget, BudgetExceeded
+
+HEADER = {"kind": "understudy-ledger", "format": 1}
+
+# A lock is held for milliseconds. One that is held for longer belongs to a process that hangs.
+_PATIENCE_SECONDS = 30.0
+_TEXT_FIELDS = {"cap": ("table", "time"), "fit": ("id", "table", "method", "time", "version")}
+
+
+class LedgerError(ValueError):
+    """The ledger file cannot be read, written or believed. No fit was started."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Total:
+    """What was spent on one table: the sums of epsilon and delta over its fits."""
+
+    epsilon: float
+    delta: float
+    fits: int
+
+
+class LedgerFile:
+    """An append-only record of fits and caps, shared by all who fit the same tables.
+
+    Args:
+        path: The file. It is made by the first `charge` or `set_cap`; its folder must exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+
+    def charge(
+        self,
+        table: str,
+        epsilon: float,
+        delta: float,
+        method: str,
+        *,
+        version: str = "",
+    ) -> str:
+        """Enters one fit and returns its id. Call it before the first hatch is opened.
+
+        Args:
+            table: The public name of the table.
+            epsilon: The budget of the fit, as promised.
+            delta: Its delta.
+            method: The synthesizer's name.
+            version: Of this library.
+
+        Raises:
+            BudgetExceeded: The cap does not allow it. Nothing was written.
+            LedgerError: The file is damaged, foreign, locked or cannot be written.
+        """
+        asked = Budget(epsilon=epsilon, delta=delta)
+        with self._open(write=True) as descriptor:
+            self._refuse(self._read(descriptor), table, asked)
+            entry = {
+                "kind": "fit",
+                "id": str(uuid.uuid4()),
+                "table": _name(table),
+                "method": method,
+                "epsilon": asked.epsilon,
+                "delta": asked.delta,
+                "time": _now(),
+                "version": version,
+            }
+            self._append(descriptor, entry)
+        return entry["id"]
+
+    def check(self, table: str, epsilon: float, delta: float) -> None:
+        """Refuses what `charge` would refuse now, and enters nothing."""
+        if self.path.exists():
+            self._refuse(self.records(), table, Budget(epsilon=epsilon, delta=delta))
+
+    def set_cap(self, table: str, epsilon: float, delta: float) -> None:
+        """Sets what may be spent on a table in all. The last cap holds; all stay visible."""
+        cap = Budget(epsilon=epsilon, delta=delta)
+        with self._open(write=True) as descriptor:
+            self._read(descriptor)
+            entry = {"kind": "cap", "table": _name(table), "epsilon": cap.epsilon, "delta": cap.delta, "time": _now()}
+            self._append(descriptor, entry)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every cap and fit in the file, oldest first."""
+        with self._open(write=False) as descriptor:
+            return self._read(descriptor)
+
+    def tables(self) -> list[str]:
+        """The tables the file speaks of, in order of appearance."""
+        return list(dict.fromkeys(record["table"] for record in self.records()))
+
+    def total(self, table: str) -> Total:
+        """What was spent on this table."""
+        return _total(self.records(), table)
+
+    def cap(self, table: str) -> Budget | None:
+        """The cap that holds for this table, if any."""
+        cap = _cap(self.records(), table)
+        return Budget(epsilon=cap["epsilon"], delta=cap["delta"]) if cap else None
+
+    def show(self) -> str:
+        """The whole file, table by table, for people."""
+        records = self.records()
+        if not records:
+            return f"{self.path}: no fits and no caps yet."
+        parts = [_show(records, table) for table in dict.fromkeys(record["table"] for record in records)]
+        return "\n\n".join(parts)
+
+    def _refuse(self, records: list[dict], table: str, asked: Budget) -> None:
+        if cap := _cap(records, table):
+            self._refuse_above(records, table, "epsilon", asked.epsilon, cap["epsilon"])
+            self._refuse_above(records, table, "delta", asked.delta, cap["delta"])
+
+    def _refuse_above(self, records: list[dict], table: str, field: str, asked: float, most: float) -> None:
+        # Decimals add as people do: three times 0.1 is 0.3, and a cap of 0.3 allows it.
+        spent = _sum(records, table, field)
+        if spent + _decimal(asked) > _decimal(most):
+            raise BudgetExceeded(
+                f"{self.path}: table {table!r} has spent {field} = {spent:f} of its cap of {most:g}, and this fit asks "
+                f"for {asked:g}; nothing was read. Ask for less, or have the cap raised."
+            )
+
+    # --- The file itself ---
+
+    @contextlib.contextmanager
+    def _open(self, *, write: bool) -> Iterator[int]:
+        """The file, open and locked: exclusively to write, together with others to read."""
+        descriptor = None
+        try:
+            descriptor = self._locked(write)
+            yield descriptor
+        except OSError as error:
+            self._fail(error, "write" if write else "read")
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)  # and with it the lock
+
+    def _locked(self, write: bool) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND if write else os.O_RDONLY
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            descriptor = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise LedgerError(f"{self.path}: expected a plain file, got something else.")
+                self._lock(descriptor, write, deadline)
+                # Whoever held the lock before may have put another file in this place.
+                if os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    def _lock(self, descriptor: int, write: bool, deadline: float) -> None:
+        kind = fcntl.LOCK_EX if write else fcntl.LOCK_SH
+        while True:
+            try:
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise LedgerError(
+                        f"{self.path}: another process has held the ledger for {_PATIENCE_SECONDS:.0f} seconds. "
+                        "Find out which, and try again."
+                    ) from None
+                time.sleep(0.005)
+
+    def _fail(self, error: OSError, verb: str) -> NoReturn:
+        hint = " Make the folder first." if error.errno == errno.ENOENT and not self.path.parent.is_dir() else ""
+        raise LedgerError(f"{self.path}: cannot {verb} the ledger: {error.strerror}.{hint}") from None
+
+    def _read(self, descriptor: int) -> list[dict[str, Any]]:
+        """The caps and fits, each line checked; a new file has none."""
+        with open(os.dup(descriptor), "rb") as file:
+            file.seek(0)
+            content = file.read()
+        if not content:
+            return []
+        *lines, rest = content.split(b"\n")
+        if rest:
+            self._distrust(len(lines) + 1, "the last line is torn: it does not end")
+        records = [self._parse(number, line) for number, line in enumerate(lines, 1)]
+        if records[0].get("kind") != HEADER["kind"]:
+            raise LedgerError(f"{self.path}: not an understudy ledger. Give another path.")
+        if records[0] != HEADER:
+            raise LedgerError(
+                f"{self.path}: expected ledger format 1, got {records[0].get('format')!r}. Use a newer understudy."
+            )
+        for number, record in enumerate(records[1:], 2):
+            fault = _fault(record)
+            if fault:
+                self._distrust(number, fault)
+        return records[1:]
+
+    def _parse(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            record = json.loads(line.decode())
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            if number == 1:
+                raise LedgerError(f"{self.path}: not an understudy ledger. Give another path.")
+            self._distrust(number, "not a JSON object")
+        return record
+
+    def _distrust(self, number: int, fault: str) -> NoReturn:
+        raise LedgerError(
+            f"{self.path}, line {number}: {fault}. A fit may have been started here, so count it as spent: look at the "
+            "line and complete it by hand, or delete it if you know that no fit followed. Nothing was read or written."
+        )
+
+    def _append(self, descriptor: int, record: dict[str, Any]) -> None:
+        """Adds one line, and the first line to a new file, and waits until the disk has them."""
+        before = os.fstat(descriptor).st_size
+        records = [record] if before else [HEADER, record]
+        content = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in records).encode()
+        try:
+            written = os.write(descriptor, content)
+            if written < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)
+        except OSError:
+            # Still under the lock, and no fit was started: take the half line back.
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, before)
+            raise
+        if not before:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def _name(table: str) -> str:
+    if not isinstance(table, str) or not table:
+        raise ValueError(f"table: expected its public name, got {table!r}.")
+    return table
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _decimal(number: float) -> Decimal:
+    return Decimal(repr(float(number)))
+
+
+def _sum(records: list[dict], table: str, field: str) -> Decimal:
+    fits = (record for record in records if record["kind"] == "fit" and record["table"] == table)
+    return sum((_decimal(fit[field]) for fit in fits), Decimal(0))
+
+
+def _total(records: list[dict], table: str) -> Total:
+    fits = sum(record["kind"] == "fit" and record["table"] == table for record in records)
+    return Total(epsilon=float(_sum(records, table, "epsilon")), delta=float(_sum(records, table, "delta")), fits=fits)
+
+
+def _cap(records: list[dict], table: str) -> dict[str, Any] | None:
+    caps = [record for record in records if record["kind"] == "cap" and record["table"] == table]
+    return caps[-1] if caps else None
+
+
+def _fault(record: dict[str, Any]) -> str | None:
+    """What is wrong with a record, or None. An amount that is not > 0 would hand budget back."""
+    kind = record.get("kind")
+    if kind not in _TEXT_FIELDS:
+        return f"unknown kind of record {kind!r}"
+    for field in _TEXT_FIELDS[kind]:
+        if not isinstance(record.get(field), str):
+            return f"{kind}: expected text in {field!r}"
+    try:
+        Budget(epsilon=record.get("epsilon"), delta=record.get("delta"))  # pyright: ignore[reportArgumentType]
+    except ValueError as error:
+        return f"{kind}: {str(error).rstrip('.')}"
+    return None
+
+
+def _show(records: list[dict], table: str) -> str:
+    total, cap = _total(records, table), _cap(records, table)
+    limit = f"cap: epsilon = {cap['epsilon']:g}, delta = {cap['delta']:g}" if cap else "no cap"
+    count = "1 fit" if total.fits == 1 else f"{total.fits} fits"
+    lines = [table, f"  spent: epsilon = {total.epsilon:g}, delta = {total.delta:g} in {count}; {limit}"]
+    for record in records:
+        if record["table"] == table:
+            what = record["method"] if record["kind"] == "fit" else "(cap set)"
+            cost = f"epsilon = {record['epsilon']:<10g} delta = {record['delta']:<10g}"
+            lines.append(f"  {record['time']:<21} {what:<14} {cost} {record.get('id', '')}".rstrip())
+    return "\n".join(lines)

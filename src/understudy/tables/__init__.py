@@ -1,0 +1,1 @@
+"""Schemas, constraints, other people's metadata, and tables read from and written to files and frames."""

@@ -1,0 +1,104 @@
+"""Rows drawn until enough of them keep the rules.
+
+The one rule: never a row that breaks one, and never fewer rows than were asked for; if that would take for ever, an
+error that says how rare such rows are. Rows that are kept have exactly the model's distribution given the rules, and
+the same seed gives the same ones.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.randomness import Key
+from understudy.tables.constraints import Rows, Rule
+
+# What is drawn in vain before giving up: this many rows, and this many for each one asked for, if fewer are kept.
+FEWEST_DRAWN, DRAWN_PER_ROW, LEAST_KEPT = 20_000, 20, 0.01
+_SMALLEST_BATCH, _LARGEST_BATCH = 1024, 2**17
+
+
+class SamplingError(ValueError):
+    """Rows that keep the rules are too rare to be drawn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Acceptance:
+    """How many of the rows that a model drew keep the rules.
+
+    Attributes:
+        drawn: How many were drawn.
+        kept: How many of them keep every rule.
+        broken: For each rule, how many break it.
+    """
+
+    drawn: int
+    kept: int
+    broken: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """The acceptance rate; 1 where nothing was drawn."""
+        return self.kept / self.drawn if self.drawn else 1.0
+
+    def __str__(self) -> str:
+        text = f"{self.kept} of {self.drawn} rows drawn keep the rules ({_percent(self.share)})"
+        return f"{text}; {self.worst}" if self.kept < self.drawn else text
+
+    @property
+    def worst(self) -> str:
+        """The rule that is broken most often, in words."""
+        rule, count = max(self.broken.items(), key=lambda item: item[1])
+        return f"most often broken: {rule}, by {_percent(count / self.drawn)} of rows"
+
+
+def keep(
+    make: Callable[[int, Key], Rows], rules: Sequence[Rule], n: int, *, key: Key
+) -> tuple[dict[str, NDArray], Acceptance]:
+    """Columns of `n` rows that keep all rules, and how many it took.
+
+    Args:
+        make: Draws rows, each independent of the others.
+        rules: What they are held to.
+
+    Raises:
+        SamplingError: After max(20 n, 20000) rows, fewer than one in a hundred keep the rules.
+    """
+    if not rules:
+        return dict(make(n, key).columns), Acceptance(n, n)
+    parts: list[dict[str, NDArray]] = []
+    drawn, kept, broken, size = 0, 0, [0] * len(rules), n
+    while True:
+        rows = make(size, key if not drawn else key.child(f"further rows, after {drawn}"))
+        met = [rule.holds(rows) for rule in rules]
+        good = np.logical_and.reduce(met)
+        parts.append({name: column[good] for name, column in rows.columns.items()})
+        drawn, kept = drawn + size, kept + int(good.sum())
+        broken = [before + size - int(each.sum()) for before, each in zip(broken, met, strict=True)]
+        tally = Acceptance(drawn, kept, dict(zip(map(str, rules), broken, strict=True)))
+        if kept >= n:
+            return {name: np.concatenate([part[name] for part in parts])[:n] for name in parts[0]}, tally
+        if drawn >= _limit(n) and kept < LEAST_KEPT * drawn:
+            raise SamplingError(
+                f"of {drawn} rows drawn from the model, {kept} ({_percent(tally.share)}) keep the rules, of {n} "
+                f"wanted; {tally.worst}. Check that rule against the schema, widen it, or ask for fewer rows."
+            )
+        size = _next(tally, n)
+
+
+def _limit(n: int) -> int:
+    return max(DRAWN_PER_ROW * n, FEWEST_DRAWN)
+
+
+def _next(tally: Acceptance, n: int) -> int:
+    """How many to draw next: what is likely to do, in a few sizes so that compiled samplers are made once."""
+    likely = 1.1 * (n - tally.kept) * (tally.drawn + 1) / (tally.kept + 1)
+    most = max(_LARGEST_BATCH, n)
+    if tally.drawn < _limit(n):  # where it is to be decided whether to go on
+        likely = min(likely, _limit(n) - tally.drawn)
+    return min(max(_SMALLEST_BATCH, 1 << (int(min(likely, most)) - 1).bit_length()), most)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
