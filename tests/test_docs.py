@@ -30,7 +30,7 @@ import pytest
 from click.testing import CliRunner
 
 import understudy as us
-from test_house import BENCH, HOUSE, PLAN
+from test_architecture import BENCH, HOUSE, PLAN
 from understudy.cli import cli
 from understudy.privacy.accounting import Budget
 from understudy.report.privacy import attacker

@@ -41,7 +41,7 @@ name = "copula"
 [[methods]]
 name = "independent"
 """
-COMMITTED = sorted((Path(__file__).parent.parent / "benchmarks" / "grids").glob("*.toml"))
+COMMITTED = sorted((Path(__file__).parents[2] / "benchmarks" / "grids").glob("*.toml"))
 
 
 def undated(folder) -> list[dict]:

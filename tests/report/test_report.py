@@ -27,7 +27,7 @@ from understudy.report.content import spelt, spelt_summaries
 from understudy.report.privacy import attacker, gaussian_mu, mu_squared, privacy_part, where_it_went
 from understudy.tables.schema import Column, Schema
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 HOSTILE = '<script>alert("1")</script>'
 VOID_ELEMENTS = {"meta", "rect", "path", "circle", "br", "img"}
 

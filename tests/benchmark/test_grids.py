@@ -30,7 +30,7 @@ settings = { degrees = inf }
 [[methods]]
 name = "independent"
 """
-COMMITTED = sorted((Path(__file__).parent.parent / "benchmarks" / "grids").glob("*.toml"))
+COMMITTED = sorted((Path(__file__).parents[2] / "benchmarks" / "grids").glob("*.toml"))
 
 
 def test_a_grid_is_the_product_of_its_lists():

@@ -25,7 +25,7 @@ from understudy.tables.schema import Column
 EXTRA = "the extra `browser` is not installed: pip install 'understudy[browser]'"
 playwright = pytest.importorskip("playwright.sync_api", reason=EXTRA)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 VIEWS = list(itertools.product(("alone", "judged"), SIZES, ("light", "dark")))
 each_once = pytest.mark.parametrize(  # for what is slow: each page, each size and each scheme once

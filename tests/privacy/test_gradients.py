@@ -449,7 +449,7 @@ def test_a_seed_gives_the_same_steps_and_another_seed_others():
 def test_what_is_kept_on_disk_does_not_tell_the_number_of_rows(tmp_path):
     script = """
 import sys, jax
-from test_dpsgd import *
+from test_gradients import *
 for n in map(int, sys.argv[1:]):
     run([job(table(n), steps=4, rate=0.5, capacity=64)])
     print(len(list(pathlib.Path(jax.config.jax_compilation_cache_dir).rglob("*-cache"))))

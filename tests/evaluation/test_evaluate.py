@@ -478,7 +478,7 @@ def test_what_is_wrong_is_said_in_one_line(folder, monkeypatch, arguments, messa
 
 # The page -----------------------------------------------------------------------------------------------------------
 
-PAGE = (Path(__file__).parent.parent / "docs" / "evaluation.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
 
 
 def test_the_page_has_the_settings_of_every_learner():
