@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from understudy.core.randomness import Key
+from understudy.core.text import did_you_mean
 from understudy.core.version import __version__
 from understudy.encoding import encoder as encoding
 from understudy.encoding.encoder import Encoder
@@ -27,7 +28,7 @@ from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.privacy.mechanisms import PrivateRows, lock
 from understudy.synthesizers import DEFAULT, METHODS
-from understudy.tables.schema import UNNAMED, Schema, SchemaError, did_you_mean
+from understudy.tables.schema import UNNAMED, Schema, SchemaError
 from understudy.tables.table import Table, read
 
 

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import polars as pl
 import pytest
+from test_contract import distance
 
 import understudy
-from test_contract import distance
 from understudy.graphical.inference import megabytes, model_size
 from understudy.graphical.marginals import FARTHEST, Domain, Measured
 from understudy.privacy.accounting import PlannedMechanism

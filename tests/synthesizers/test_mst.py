@@ -3,9 +3,9 @@
 import numpy as np
 import polars as pl
 import pytest
+from test_contract import FEW, distance, few
 
 import understudy
-from test_contract import FEW, distance, few
 from understudy.synthesizers.mst import MOST_CELLS, MST
 from understudy.tables.schema import Column, Schema
 

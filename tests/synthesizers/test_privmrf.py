@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from test_contract import FEW, distance, few
 
 import understudy
-from test_contract import FEW, distance, few
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Bins
 from understudy.graphical.marginals import Domain

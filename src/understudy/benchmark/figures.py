@@ -34,7 +34,7 @@ from understudy.benchmark.runs import (
 )
 from understudy.benchmark.typesetting import dataset_title, score_title
 from understudy.core import files
-from understudy.tables.schema import did_you_mean
+from understudy.core.text import did_you_mean
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#882255", "#999933")
 _MARKERS = "os^DvP*X"

@@ -50,7 +50,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.files import reason
-from understudy.tables.schema import did_you_mean
+from understudy.core.text import did_you_mean
 
 PROTOCOLS = ("private", "paper")
 EXAMPLE = "example"

@@ -20,7 +20,7 @@ from understudy.benchmark import typesetting
 from understudy.benchmark.grids import REAL as FLOOR
 from understudy.benchmark.grids import SHUFFLED as REFERENCE
 from understudy.core import files
-from understudy.tables.schema import did_you_mean
+from understudy.core.text import did_you_mean
 
 _STRUCTURE = ("structure/precision", "structure/recall", "structure/f1", "structure/skeleton_f1")
 HIGHER_IS_BETTER = ("r2", "f1", "auc", "accuracy", *_STRUCTURE)

@@ -4,8 +4,10 @@ The one rule: nothing is written in place. A new file is made beside the old, sy
 """
 
 import contextlib
+import fcntl
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +44,28 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock(descriptor: int, *, shared: bool = False, patience: float = 0.0) -> None:
+    """Locks an open file for this process, until it is closed.
+
+    Args:
+        shared: Whether other processes may hold the lock too, as readers.
+        patience: Seconds to wait for a process that holds it.
+
+    Raises:
+        BlockingIOError: Another process still holds it.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.005)
 
 
 def reason(error: Exception) -> str:

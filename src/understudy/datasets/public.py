@@ -27,7 +27,8 @@ import numpy as np
 import polars as pl
 
 from understudy.core.files import cache_folder, reason, replacing
-from understudy.tables.schema import Schema, did_you_mean
+from understudy.core.text import did_you_mean
+from understudy.tables.schema import Schema
 
 OPENML = "https://api.openml.org/api/v1/json/data/"
 """Where OpenML describes a data set; the description says where its file is."""

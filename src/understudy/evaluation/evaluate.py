@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from understudy.core.text import did_you_mean
 from understudy.evaluation.pair import Pair, Side, open_tables
 from understudy.evaluation.similarity import METRICS, Score, tvd
 from understudy.evaluation.usefulness import (
@@ -32,7 +33,7 @@ from understudy.evaluation.usefulness import (
     target_of,
     usefulness,
 )
-from understudy.tables.schema import Schema, did_you_mean
+from understudy.tables.schema import Schema
 
 NOT_COVERED = "Not covered by the budget: computed on real rows without noise. Look at it, do not publish it."
 WORST = 10

@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.tables.schema import Column, Schema, SchemaError, did_you_mean
+from understudy.core.text import did_you_mean
+from understudy.tables.schema import Column, Schema, SchemaError
 from understudy.tables.table import Table, read
 
 Floats = NDArray[np.float64]

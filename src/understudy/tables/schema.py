@@ -8,7 +8,6 @@ TOML is read with the standard library (https://toml.io/en/v1.0.0) and written w
 
 import dataclasses
 import datetime
-import difflib
 import math
 import numbers
 import os
@@ -19,6 +18,7 @@ from typing import Any, Self
 
 from understudy.core.files import reason, replacing
 from understudy.core.notebooks import card
+from understudy.core.text import did_you_mean
 from understudy.tables import metadata as foreign
 from understudy.tables.constraints import Constraint, ConstraintError, check_together, on_table_scale, read
 
@@ -576,11 +576,6 @@ def _is_list(value: Any) -> bool:
 def _repeated(items: Iterable[Any]) -> Any:
     seen = set()
     return next(item for item in items if item in seen or seen.add(item))
-
-
-def did_you_mean(word: Any, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1) if isinstance(word, str) else []
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def _show(value: Any) -> str:

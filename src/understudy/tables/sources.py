@@ -21,7 +21,8 @@ import numpy as np
 import polars as pl
 
 from understudy.core.files import reason
-from understudy.tables.schema import Schema, did_you_mean
+from understudy.core.text import did_you_mean
+from understudy.tables.schema import Schema
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ","}
 _EXTENSIONS = (*SEPARATORS, ".parquet")

@@ -1,0 +1,124 @@
+"""What a method and a fitted generator are: the two protocols every synthesizer keeps.
+
+A *method* is a frozen, keyword-only dataclass of public settings (`core.settings.Settings`). It plans what it will
+measure from public facts alone, then fits: it hands the locked rows to mechanisms and works on what they release. A
+*fitted generator* is arrays and public facts; it holds no row, and sampling from it costs nothing.
+
+What only some methods can do is a protocol of its own, which `model` and `pipeline` ask for by `isinstance`:
+`BatchMethod`, `DensityModel`, `ConditionalSampler`, `WeightedParents`. Neither ever asks for one method by name.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder, Levels
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import PrivateRows
+from understudy.tables.schema import Schema
+
+Interval = tuple[float, float]
+"""Levels from a first to a last one."""
+
+
+class Fitted(Protocol):
+    """A fitted generator: draws levels, names the parents of each column, and is saved as arrays."""
+
+    def sample(self, n: int, *, key: Key) -> Levels:
+        """`n` rows: a level in [0, 1] for every row and column, NaN for a missing value."""
+        ...
+
+    def parents(self, schema: Schema) -> dict[str, list[str]]:
+        """For every column, in generation order, the earlier ones it is made from."""
+        ...
+
+    def arrays(self) -> dict[str, NDArray]:
+        """All of it, as arrays that need no pickle."""
+        ...
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Self:
+        """The generator that `arrays` came from."""
+        ...
+
+
+class Method(Protocol):
+    """A method, configured.
+
+    Attributes:
+        name: What the front door and the command line call it.
+        encoding_share: Part of the budget for the encoder. 0 means that columns pass through as they are.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def encoding_share(self) -> float: ...
+
+    def plan(self, schema: Schema) -> list[PlannedMechanism]:
+        """What it will measure beside the encoder, from public facts alone."""
+        ...
+
+    def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> Fitted:
+        """Fits a generator to locked rows, which only mechanisms read.
+
+        Raises:
+            BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        """
+        ...
+
+
+MethodT = TypeVar("MethodT", bound=Method)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class FitRequest(Generic[MethodT]):
+    """One of many fits that are made together."""
+
+    method: MethodT
+    rows: PrivateRows
+    encoder: Encoder
+    ledger: Ledger
+    key: Key
+
+
+@runtime_checkable
+class BatchMethod(Method, Protocol):
+    """A method of which many fits share one compiled program."""
+
+    @classmethod
+    def fit_many(cls, requests: Sequence[FitRequest]) -> list[Fitted]:
+        """The fitted generators, in the order of the requests; each keeps the promise of `fit` by itself."""
+        ...
+
+
+@runtime_checkable
+class DensityModel(Protocol):
+    """A fitted generator whose density is explicit."""
+
+    def log_density(
+        self, encoder: Encoder, columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]
+    ) -> NDArray[np.float64]:
+        """The log density of every row, in nats."""
+        ...
+
+
+@runtime_checkable
+class ConditionalSampler(Protocol):
+    """A fitted generator that can keep a column's levels within an interval without rejecting rows."""
+
+    def sample_within(self, n: int, within: Mapping[str, Interval], *, key: Key) -> Levels:
+        """`n` rows whose levels lie within the interval given for their column."""
+        ...
+
+
+@runtime_checkable
+class WeightedParents(Protocol):
+    """A fitted generator that measures how much a column takes from each of its parents."""
+
+    def strengths(self) -> dict[str, dict[str, float]]: ...
