@@ -27,7 +27,7 @@ def fits(rows: int, columns: int, count: int, steps: int, **changes):
     from understudy.encoding import encoder as encoding
     from understudy.privacy.accounting import Budget
     from understudy.privacy.ledger import Ledger
-    from understudy.privacy.mechanisms import lock
+    from understudy.privacy.rows import lock
     from understudy.synthesizers.prada.adversarial import PradaGAN
     from understudy.tables.schema import Column, Schema
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import test_contract  # pyright: ignore[reportMissingImports]
 
-import test_contract
 from conftest import mixed_table
 from test_docs import ROOT, blocks, run_python, workshop_as_it_was
 from understudy.synthesizers import FITTED, METHODS

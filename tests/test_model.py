@@ -14,7 +14,7 @@ import pytest
 import understudy
 from conftest import MIXED, mixed_table, quick
 from understudy.model import Model, ModelError, load
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers import METHODS
 
 every_method = pytest.mark.parametrize("method", METHODS)

@@ -14,7 +14,7 @@ from conftest import MIXED, mixed_table
 from understudy.privacy.accounting import BudgetExceeded
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.tables.schema import Column, Schema
-from understudy.tables.table import TableError
+from understudy.tables.sources import TableError
 
 NUMBERS = Schema(
     name="numbers",

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from understudy.evaluation.evaluate import evaluate
     from understudy.model import Model, ModelError, load
     from understudy.pipeline import Plan, fit, fit_many, order_from, plan
-    from understudy.privacy.ledger import Budget, BudgetExceeded, Receipt
+    from understudy.privacy.accounting import Budget, BudgetExceeded
+    from understudy.privacy.ledger import Receipt
     from understudy.privacy.ledger_file import LedgerError, LedgerFile
     from understudy.report import ReportError, report
     from understudy.synthesizers import METHODS
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from understudy.tables.constraints import ConstraintError
     from understudy.tables.rejection import SamplingError
     from understudy.tables.schema import Column, Schema, SchemaError
-    from understudy.tables.table import TableError
+    from understudy.tables.sources import TableError
 
 _HOMES = {
     "AIM": "synthesizers.aim",

@@ -26,7 +26,7 @@ from understudy.model import Model
 from understudy.privacy.accounting import Budget, Charge, PlannedMechanism, planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
-from understudy.privacy.mechanisms import PrivateRows, lock
+from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import DEFAULT, METHODS
 from understudy.tables.schema import UNNAMED, Schema, SchemaError
 from understudy.tables.table import Table, read

@@ -14,7 +14,8 @@ import pytest
 from scipy import stats
 
 from understudy.benchmark import figures, scoreboard, typesetting
-from understudy.benchmark.scoreboard import ScoreboardError, beats, mark
+from understudy.benchmark.runs import ScoreboardError
+from understudy.benchmark.scoreboard import beats, mark
 
 SEEDS = range(5, 15)
 WIGGLE = [0.01, -0.02, 0.03, -0.04, 0.05, -0.06, 0.07, -0.08, 0.09, -0.05]  # sums to 0

@@ -33,7 +33,7 @@ from understudy.encoding.encoder import (
 )
 from understudy.privacy.accounting import Budget
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import lock
+from understudy.privacy.rows import lock
 from understudy.tables.schema import Column, Schema
 from understudy.tables.table import read
 

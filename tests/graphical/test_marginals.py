@@ -12,9 +12,9 @@ from understudy.encoding import encoder as encoding
 from understudy.encoding.encoder import Bins
 from understudy.graphical import marginals
 from understudy.graphical.marginals import Domain, Measured, choose, exact_marginal, measure
-from understudy.privacy.accounting import Budget, BudgetExceeded
-from understudy.privacy.ledger import FilterShare, Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows, lock
+from understudy.privacy.accounting import Budget, BudgetExceeded, PlannedMechanism
+from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.rows import PrivateRows, lock
 from understudy.tables.schema import Column, Schema
 from understudy.tables.table import read
 

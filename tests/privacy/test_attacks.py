@@ -27,7 +27,7 @@ from understudy.core.randomness import Key
 from understudy.encoding import encoder as encoding
 from understudy.privacy.accounting import Budget
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import lock
+from understudy.privacy.rows import lock
 from understudy.synthesizers import METHODS
 from understudy.tables.schema import Column, Schema
 from understudy.tables.table import read

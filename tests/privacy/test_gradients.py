@@ -18,10 +18,10 @@ from scipy import stats
 
 from understudy.core.randomness import Key
 from understudy.privacy import gradients as dpsgd
-from understudy.privacy.accounting import Budget, PlannedMechanism
+from understudy.privacy.accounting import Budget, BudgetExceeded, PlannedMechanism
 from understudy.privacy.gradients import Job, Layer, clipped_sums, largest_batch, poisson_batch, train
-from understudy.privacy.ledger import BudgetExceeded, Ledger
-from understudy.privacy.mechanisms import PrivateRows, lock
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.rows import PrivateRows, lock
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from plans import FIND, MOMENTS, PLANS, POT, RESOLVE, SELECT, TRAIN
 from understudy.privacy import accounting
-from understudy.privacy.accounting import PlannedMechanism, epsilon_spent
-from understudy.privacy.ledger import Budget, BudgetExceeded, FilterShare, Ledger, Receipt
+from understudy.privacy.accounting import Budget, BudgetExceeded, PlannedMechanism, epsilon_spent
+from understudy.privacy.ledger import FilterShare, Ledger, Receipt
 
 
 def by_pld(events, delta, spacing):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from understudy.privacy.ledger import Budget, BudgetExceeded
+from understudy.privacy.accounting import Budget, BudgetExceeded
 from understudy.privacy.ledger_file import LedgerError, LedgerFile
 
 FIT = {

@@ -17,9 +17,6 @@ from understudy.privacy.mechanisms import (
     BLOCK_ROWS,
     FINE_POINT,
     FIXED_POINT,
-    PrivateRows,
-    discrete_gaussian,
-    lock,
     noisy_counts,
     noisy_row_count,
     noisy_scores,
@@ -30,6 +27,8 @@ from understudy.privacy.mechanisms import (
     threshold,
     to_fixed_point,
 )
+from understudy.privacy.noise import discrete_gaussian
+from understudy.privacy.rows import PrivateRows, lock
 
 KEYS = {"secret": Key.new(), "seeded": Key.new(0)}
 tried_hard = settings(deadline=None, derandomize=True, max_examples=60)

@@ -16,7 +16,7 @@ from understudy.core.randomness import Key
 from understudy.encoding import encoder as encoding
 from understudy.privacy.accounting import Budget, BudgetExceeded
 from understudy.privacy.ledger import FilterShare, Ledger
-from understudy.privacy.mechanisms import PrivateRows, lock
+from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import METHODS
 from understudy.tables.schema import Column, Schema
 from understudy.tables.table import read

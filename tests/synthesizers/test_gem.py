@@ -16,7 +16,7 @@ from understudy.encoding import encoder as encoding
 from understudy.encoding.encoder import Bins
 from understudy.privacy.accounting import Budget
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import lock
+from understudy.privacy.rows import lock
 from understudy.synthesizers.gem.fitted import FittedGEM
 from understudy.synthesizers.gem.method import GEM, POT, Measured, cut_for, errors, first_shares
 from understudy.tables.schema import Column, Schema

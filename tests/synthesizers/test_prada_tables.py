@@ -13,7 +13,7 @@ import understudy
 from understudy.core.randomness import Key
 from understudy.privacy.accounting import Budget, BudgetExceeded
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada import density, tables
 from understudy.synthesizers.prada.likelihood import Prada
 from understudy.synthesizers.prada.likelihood_fits import arrays

@@ -21,7 +21,7 @@ from understudy.evaluation.structure import compare
 from understudy.graphical.marginals import deviations
 from understudy.privacy.accounting import Budget
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import lock
+from understudy.privacy.rows import lock
 from understudy.synthesizers.privbayes import (
     SENSITIVITY,
     Candidate,

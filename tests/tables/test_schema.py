@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.tables.schema import KINDS, Column, Schema, SchemaError, draft, replacing
+from understudy.core.files import replacing
+from understudy.tables.schema import KINDS, Column, Schema, SchemaError, draft
 
 PEOPLE = """
 name = "people"

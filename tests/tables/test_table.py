@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.tables.schema import Column, Schema
-from understudy.tables.table import Table, TableError, kinds, read, to_frame, write
+from understudy.tables.sources import TableError, kinds
+from understudy.tables.table import Table, read, to_frame, write
 
 NAN = np.nan
 SECRET = "Xanthippe"

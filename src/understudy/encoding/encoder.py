@@ -23,8 +23,10 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.encoding import distributions
 from understudy.encoding.distributions import Distribution, Round
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows, noisy_counts, noisy_row_count, popular_categories
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import noisy_counts, noisy_row_count, popular_categories
+from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Column, Schema, SchemaError
 
 Floats = NDArray[np.float64]

@@ -23,7 +23,8 @@ from understudy.core.randomness import Key
 from understudy.encoding import encoder as encoding
 from understudy.encoding.encoder import Bins, Encoder
 from understudy.privacy.ledger import FilterShare, Ledger
-from understudy.privacy.mechanisms import PrivateRows, noisy_counts, private_choice
+from understudy.privacy.mechanisms import noisy_counts, private_choice
+from understudy.privacy.rows import PrivateRows
 
 Floats = NDArray[np.float64]
 Clique = tuple[str, ...]

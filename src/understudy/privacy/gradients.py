@@ -42,9 +42,10 @@ import numpy as np
 
 from understudy.core.files import cache_folder
 from understudy.core.randomness import Key
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
 from understudy.privacy.row_independence import apart
+from understudy.privacy.rows import PrivateRows
 
 Array = jax.Array
 MARGIN = 1e-5  # of the clipping norm, for rounding in float32; and for each unit of a batch

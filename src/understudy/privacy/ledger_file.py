@@ -28,7 +28,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 
-from understudy.privacy.ledger import Budget, BudgetExceeded
+from understudy.privacy.accounting import Budget, BudgetExceeded
 
 HEADER = {"kind": "understudy-ledger", "format": 1}
 

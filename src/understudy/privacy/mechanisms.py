@@ -17,7 +17,7 @@ Gauss", for noisy second moments; McSherry and Talwar (2007) for the exponential
 Gipson, Mandayam (2022), arXiv:2006.03684, for partition selection.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.privacy.accounting import lattice
 from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.noise import discrete_gaussian, largest_with_gumbel
+from understudy.privacy.rows import PrivateRows
 
 Floats = NDArray[np.float64]
 
@@ -33,132 +35,6 @@ FIXED_POINT = 2**12
 # Fixed point of sums of features: their bound is this many steps. Blocks of rows sum exactly below 2**53.
 FINE_POINT = 2**24
 BLOCK_ROWS = 2**10
-
-
-class PrivateRows:
-    """Rows behind a lock: columns of equal length that only hatches may read.
-
-    Attributes:
-        max_rows_per_unit: The most rows that one unit has in here; public.
-    """
-
-    __slots__ = ("_exact", "_exact_labels", "_exact_units", "max_rows_per_unit")
-
-    def __init__(
-        self,
-        columns: Mapping[str, NDArray],
-        labels: Mapping[str, Sequence[str]],
-        max_rows_per_unit: int,
-        units: NDArray[np.int64] | None = None,
-    ):
-        self._exact = dict(columns)
-        self._exact_labels = dict(labels)
-        self._exact_units = units  # whose each row is; None where every row is a unit of its own
-        self.max_rows_per_unit = max_rows_per_unit
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._exact)
-
-    def derive(self, recipes: Mapping[str, tuple[Sequence[str], Callable[..., NDArray]]]) -> "PrivateRows":
-        """New locked rows, each column a public function of columns in here, row by row.
-
-        Privacy:
-            Releases nothing. A row of the result depends on the same row alone, so neighbours stay neighbours.
-        """
-        columns = {name: function(*(self._exact[s] for s in sources)) for name, (sources, function) in recipes.items()}
-        return PrivateRows(columns, {}, self.max_rows_per_unit, self._exact_units)
-
-    def relabel(self, column: str, labels: Sequence[str], *, other: int) -> "PrivateRows":
-        """The same rows with one column's codes pointing into public labels; a category not among them is `other`.
-
-        Privacy:
-            Releases nothing.
-        """
-        place = {label: code for code, label in enumerate(labels)}
-        to_public = np.array([place.get(label, other) for label in self._exact_labels[column]], dtype=np.int64)
-        codes = self._exact[column]
-        recoded = np.where(codes < 0, -1, to_public[codes] if len(to_public) else -1)
-        known = {**self._exact_labels, column: tuple(labels)}
-        return PrivateRows({**self._exact, column: recoded}, known, self.max_rows_per_unit, self._exact_units)
-
-    def __repr__(self) -> str:
-        return f"PrivateRows({', '.join(self.names)})"
-
-    def __reduce__(self):
-        raise TypeError("PrivateRows are never written anywhere.")
-
-
-def lock(
-    columns: Mapping[str, NDArray],
-    labels: Mapping[str, Sequence[str]],
-    *,
-    unit: NDArray | None = None,
-    max_rows_per_unit: int = 1,
-    key: Key,
-) -> PrivateRows:
-    """Puts rows into the box; of a unit with too many rows, a random choice of `max_rows_per_unit` gets in.
-
-    Privacy:
-        Releases nothing. Which rows of a unit stay depends on that unit's rows alone.
-    """
-    if unit is None:
-        return PrivateRows(columns, labels, 1)
-    shuffled = key.child("unit").numpy().permutation(len(unit))
-    order = shuffled[np.argsort(unit[shuffled], kind="stable")]
-    grouped = unit[order]
-    starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
-    place = np.arange(len(grouped)) - np.repeat(starts, np.diff(np.r_[starts, len(grouped)]))
-    kept = np.sort(order[place < max_rows_per_unit])
-    whose = np.unique(unit[kept], return_inverse=True)[1]
-    return PrivateRows({name: column[kept] for name, column in columns.items()}, labels, max_rows_per_unit, whose)
-
-
-# Noise --------------------------------------------------------------------------------------------------------------
-
-WIDEST = 2.0**50  # deviation of noise in steps: twelve more fit into 64 bits, and float64 has all of them to 53
-
-
-def discrete_gaussian(sigma: float, size: int, key: Key) -> Floats:
-    """Independent discrete Gaussian draws on a lattice fine enough for the account (`accounting.lattice`).
-
-    Raises:
-        ValueError: The noise would be too wide for 64-bit whole numbers, where it ends in a wall that hides nothing.
-    """
-    steps = lattice(sigma)
-    if not sigma * steps <= WIDEST:
-        raise ValueError(
-            "epsilon: expected enough for noise that 64-bit numbers can hold; nothing could be told from more of it. "
-            "Raise epsilon, or lower max_rows_per_unit."
-        )
-    if not key.secret:
-        return np.rint(key.numpy().normal(0.0, sigma * steps, size)) / steps
-    from opendp.domains import atom_domain, vector_domain
-    from opendp.measurements import make_gaussian
-    from opendp.metrics import l2_distance
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-    space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
-    return np.array(make_gaussian(*space, scale=sigma * steps)([0] * size), dtype=np.float64) / steps
-
-
-def _largest_with_gumbel(scores: Floats, scale: float, key: Key) -> int:
-    """The index of the largest score after Gumbel noise: a draw from the exponential mechanism."""
-    if not key.secret:
-        return int(np.argmax(scores + key.numpy().gumbel(0.0, scale, len(scores))))
-    from opendp.domains import atom_domain, vector_domain
-    from opendp.measurements import make_noisy_max
-    from opendp.measures import zero_concentrated_divergence
-    from opendp.metrics import linf_distance
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-    space = vector_domain(atom_domain(T=float, nan=False)), linf_distance(T=float)
-    return make_noisy_max(*space, zero_concentrated_divergence(), scale=scale)(scores.tolist())
-
-
-# Hatches ------------------------------------------------------------------------------------------------------------
 
 
 def noisy_row_count(rows: PrivateRows, *, planned: str, ledger: Ledger, key: Key) -> float:
@@ -327,7 +203,7 @@ def private_choice(
     scale = ledger.charge(planned, what=what, sensitivity=most, mechanism="exponential")
     exact_scores = np.asarray(scores(*(rows._exact[name] for name in columns)), dtype=np.float64)
     exact_scores = np.nan_to_num(exact_scores, nan=-1e300, posinf=1e300, neginf=-1e300)  # a value must not raise
-    return _largest_with_gumbel(exact_scores, scale, key)
+    return largest_with_gumbel(exact_scores, scale, key)
 
 
 def noisy_scores(

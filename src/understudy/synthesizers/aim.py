@@ -55,9 +55,9 @@ from understudy.graphical.marginals import (
     measure,
     soften,
 )
-from understudy.privacy.accounting import checked_number, checked_positive, checked_whole
-from understudy.privacy.ledger import FilterShare, Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.accounting import PlannedMechanism, checked_number, checked_positive, checked_whole
+from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
 FittedAIM = MarkovNet

@@ -19,7 +19,7 @@ from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
 Interval = tuple[float, float]

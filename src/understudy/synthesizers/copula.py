@@ -39,8 +39,10 @@ from understudy.encoding.encoder import (
     score_rows,
     target_weightings,
 )
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows, noisy_second_moments
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import noisy_second_moments
+from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.core.stratified import stratified_levels
 from understudy.encoding.encoder import Encoder, Levels
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
 

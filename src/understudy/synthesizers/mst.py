@@ -40,9 +40,9 @@ from understudy.graphical.marginals import (
     measure,
     product,
 )
-from understudy.privacy.accounting import checked_number, checked_positive, checked_whole
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.accounting import PlannedMechanism, checked_number, checked_positive, checked_whole
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
 FittedMST = MarkovNet

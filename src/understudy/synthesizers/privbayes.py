@@ -41,8 +41,10 @@ from understudy.core.randomness import Key
 from understudy.encoding.encoder import LIGHTEST, Bins, Encoder, best_cut, bin_rows, make_bins, places
 from understudy.graphical.bayes_net import BayesNet, Table, to_simplices
 from understudy.graphical.marginals import deviations
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows, noisy_counts, private_choice
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import noisy_counts, private_choice
+from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]

@@ -56,9 +56,10 @@ from understudy.graphical.marginals import (
     product,
     soften,
 )
-from understudy.privacy.accounting import checked_number, checked_positive
-from understudy.privacy.ledger import FilterShare, Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows, noisy_scores, private_choice
+from understudy.privacy.accounting import PlannedMechanism, checked_number, checked_positive
+from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.mechanisms import noisy_scores, private_choice
+from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]

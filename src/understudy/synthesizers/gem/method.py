@@ -36,9 +36,10 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import ROUNDS, Bins, Encoder, bin_rows, make_bins
 from understudy.graphical.marginals import accent, deviations
-from understudy.privacy.accounting import checked_number, checked_whole
-from understudy.privacy.ledger import FilterShare, Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows, noisy_counts, private_choice
+from understudy.privacy.accounting import PlannedMechanism, checked_number, checked_whole
+from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.mechanisms import noisy_counts, private_choice
+from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.gem.fitted import FittedGEM
 from understudy.tables.schema import Schema
 

@@ -34,8 +34,10 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder, ScoreColumn, feature_rows, features, loading
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows, noisy_sum
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.mechanisms import noisy_sum
+from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.merf import generator
 from understudy.synthesizers.merf.embedding import Embedding, block_of, draw_embedding
 from understudy.synthesizers.merf.fitted import FittedMERF

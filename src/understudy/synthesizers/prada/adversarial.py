@@ -23,8 +23,9 @@ from typing import Any
 
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder, check_pass_through
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada.fitted import FittedPrada
 from understudy.synthesizers.prada.settings import (
     check_choice,

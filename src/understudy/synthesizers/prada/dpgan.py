@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder, Levels
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada.fitted import layout_arrays, layout_from, params_from, to_levels
 from understudy.synthesizers.prada.settings import check_training, check_whole, check_widths, critic_item
 from understudy.tables.schema import Schema

@@ -16,7 +16,8 @@ from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder, category_count, feature_rows, features
 from understudy.privacy.gradients import Job, capacity_for, train
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import PrivateRows, noisy_second_moments
+from understudy.privacy.mechanisms import noisy_second_moments
+from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada import networks, structure
 from understudy.synthesizers.prada.dpgan import FittedDPGAN
 from understudy.synthesizers.prada.fitted import FittedPrada, category_edges

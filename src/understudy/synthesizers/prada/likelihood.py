@@ -28,8 +28,9 @@ from collections.abc import Sequence
 
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada import tables
 from understudy.synthesizers.prada.fitted import FittedDensity
 from understudy.synthesizers.prada.settings import check_number, check_whole, sampling_rate

@@ -22,7 +22,8 @@ from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder, feature_rows, features, target_weightings
 from understudy.privacy.gradients import Job, Layer, capacity_for
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import PrivateRows, noisy_second_moments
+from understudy.privacy.mechanisms import noisy_second_moments
+from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada import density, structure, tables
 from understudy.synthesizers.prada.fits import Request, block_of, run_together
 from understudy.synthesizers.prada.fitted import FittedDensity, category_edges

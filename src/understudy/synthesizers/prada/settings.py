@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from understudy.privacy.ledger import PlannedMechanism
+from understudy.privacy.accounting import PlannedMechanism
 from understudy.tables.schema import Schema
 
 ROWS = 10_000

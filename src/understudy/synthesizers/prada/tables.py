@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import category_rows
 from understudy.graphical.marginals import Domain, choose, measure
-from understudy.privacy.ledger import Ledger, PlannedMechanism
-from understudy.privacy.mechanisms import PrivateRows
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
 if TYPE_CHECKING:
