@@ -1,43 +1,41 @@
 # Two commands: `make demo` and `make test`. Each makes .venv, installs what it needs, and runs.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-QUICK ?=
+PIP := $(BIN)/pip install -q --disable-pip-version-check -c requirements.lock
+# Statistics over many draws, the report in a real browser, and public data sets are left to `make test-all`.
+EVERY_CHANGE := not slow and not browser and not dataset
 
-.PHONY: demo test check docs lock clean
+.PHONY: demo test test-all check style docs lock clean
 
 .venv/installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install -q -c requirements.lock -e .
+	$(PIP) -e .
 	touch $@
 
-.venv/installed-dev: .venv/installed
-	$(BIN)/pip install -q -c requirements.lock -e '.[dev]'
-	touch $@
-
-.venv/installed-eval: .venv/installed
-	$(BIN)/pip install -q -c requirements.lock -e '.[eval]'
-	touch $@
-
-.venv/installed-browser: .venv/installed
-	$(BIN)/pip install -q -c requirements.lock -e '.[browser]'
+.venv/installed-test: .venv/installed
+	$(PIP) -e '.[dev,eval,browser]'
 	touch $@
 
 demo: .venv/installed
 	$(BIN)/understudy demo -o demo
 
-test: .venv/installed-dev
-	$(BIN)/pytest -n auto $(if $(QUICK),-m 'not slow')
+test: .venv/installed-test
+	$(BIN)/pytest -n auto --dist loadfile -m '$(EVERY_CHANGE)'
 
-check: .venv/installed-dev
+test-all: .venv/installed-test
+	$(BIN)/pytest -n auto --dist loadfile
+
+style: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(MAKE) test
+
+check: style test
 
 docs: .venv/installed
 	$(BIN)/python docs/commands.py
 
-lock: .venv/installed-dev .venv/installed-eval .venv/installed-browser
+lock: .venv/installed-test
 	$(BIN)/pip freeze --exclude-editable > requirements.lock
 
 clean:

@@ -1,222 +1,148 @@
-"""The house: rooms import only what the plan allows, the box is opened in two places, and the front door is light."""
+"""The architecture: wings import what docs/architecture.md says and nothing else, and no file is too large to read."""
 
 import ast
+import graphlib
+import re
+import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import understudy
 
-HOUSE = Path(understudy.__file__).parent
-BENCH = {
-    "accounting",
-    "bayesnet",
-    "budget",
-    "distributions",
-    "encoding",
-    "marginals",
-    "mechanisms",
-    "pgm",
-    "dpsgd",
-    "randomness",
-    "schema",
-    "strata",
-}
-# What each room may import. A bench is any module under synthesizers; `None` may import anything.
-PLAN: dict[str, set[str] | None] = {
-    "__init__": None,  # lazy: `test_the_front_door_is_light` holds it
-    "__main__": {"cli"},
-    "files": set(),
-    "randomness": set(),
-    "distributions": set(),
-    "accounting": set(),
-    "constraints": set(),
-    "foreign": {"files"},
-    "notebooks": set(),
-    "rejection": {"constraints", "randomness"},
-    "schema": {"constraints", "files", "foreign", "notebooks"},
-    "sources": {"files", "schema"},
-    "table": {"files", "schema", "sources"},
-    "budget": {"accounting", "notebooks"},
-    "ledger_file": {"accounting", "budget", "files"},
-    "mechanisms": {"accounting", "budget", "randomness"},
-    "apart": set(),
-    "strata": set(),
-    "dpsgd": {"accounting", "apart", "budget", "files", "mechanisms", "randomness"},
-    "encoding": {"accounting", "schema", "table", "budget", "mechanisms", "distributions", "randomness"},
-    "bayesnet": {"encoding", "randomness", "schema", "strata"},
-    "marginals": {"accounting", "budget", "encoding", "mechanisms", "randomness"},
-    "pgm": {"bayesnet", "encoding", "marginals", "schema"},
-    "datasets": {"files", "schema"},
-    "simulators": {"schema"},
-    "model": {
-        "accounting",
-        "budget",
-        "constraints",
-        "distributions",
-        "encoding",
-        "files",
-        "notebooks",
-        "randomness",
-        "rejection",
-        "schema",
-        "synthesizers",
-        "table",
-    },
-    "pipeline": {
-        "accounting",
-        "budget",
-        "encoding",
-        "ledger_file",
-        "mechanisms",
-        "model",
-        "randomness",
-        "schema",
-        "synthesizers",
-        "table",
-    },
-    "metrics": {"schema", "table"},
-    "metrics/__init__": set(),
-    "metrics/pair": {"schema", "table"},
-    "metrics/similarity": {"metrics"},
-    "metrics/structure": set(),
-    "metrics/usefulness": {"schema", "table"},
-    "evaluate": {"metrics", "schema"},
-    "report": {
-        "accounting",
-        "datasets",
-        "encoding",
-        "evaluate",
-        "files",
-        "ledger_file",
-        "metrics",
-        "model",
-        "pipeline",
-        "schema",
-        "table",
-    },
-    "report/__init__": {"datasets", "files", "ledger_file", "model", "report"},
-    "report/content": {"evaluate", "ledger_file", "metrics", "model", "report", "schema", "table"},
-    "report/drawing": set(),
-    "report/privacy": {"accounting", "encoding", "ledger_file", "model", "pipeline", "schema"},
-    "grids": {"files", "schema"},
-    "result_file": {"files"},
-    "bench": {
-        "datasets",
-        "evaluate",
-        "grids",
-        "metrics",
-        "pipeline",
-        "result_file",
-        "schema",
-        "simulators",
-        "synthesizers",
-    },
-    "typesetting": set(),
-    "runs": {"files", "grids", "schema", "typesetting"},
-    "scoreboard": {"files", "runs", "typesetting"},
-    "figures": {"files", "runs", "schema", "typesetting"},
-    "demo": None,
-    "doctor": {"datasets", "files", "randomness"},
-    "cli": None,
-    "cli/__init__": {"cli"},
-    "cli/refusals": set(),
-    "cli/options": {"cli", "pipeline", "synthesizers"},
-    "cli/models": {"cli", "constraints", "files", "randomness", "schema", "sources", "table"},
-    "cli/verdicts": {"cli", "evaluate", "report"},
-    "cli/spending": {"cli"},
-    "cli/races": {"bench", "cli", "figures", "grids", "scoreboard"},
-    "cli/household": {"cli", "demo", "doctor"},
-}
-OPENS_THE_BOX = {"mechanisms", "dpsgd"}
-FILES = sorted(HOUSE.rglob("*.py"))
-names = [str(path.relative_to(HOUSE)) for path in FILES]
-every_file = pytest.mark.parametrize("path", FILES, ids=names)
+PACKAGE = Path(understudy.__file__).parent
+ROOT = Path(__file__).parent.parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text()) for path in FILES}
+TOP = {"__init__.py", "__main__.py", "pipeline.py", "model.py"}
 
 
-def room_of(path: Path) -> str:
-    """The room of a file: its name, or "synthesizers/..." for what is in the workshop."""
-    parts = path.relative_to(HOUSE).with_suffix("").parts
-    return "/".join(parts)
+def wing_of(path: Path) -> str:
+    """The wing of a file: its folder below the package, or its own name if it is in none."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imported(path: Path) -> set[str]:
-    """The modules of ours that a file imports, as dotted names without the package's own."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+def module_of(path: Path) -> str:
+    parts = ("understudy", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Every module of ours that a file imports, wherever in the file; the front door itself as "understudy"."""
+    known = {module_of(path) for path in FILES}
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "understudy")
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            if node.module == "understudy":
-                found |= {f"understudy.{alias.name}" for alias in node.names}
-            else:
-                found.add(node.module or "")
-    return {name.removeprefix("understudy.") for name in found if name.startswith("understudy.")}
+            assert node.level == 0, "imports are absolute"
+            if (node.module or "").split(".")[0] == "understudy":
+                for alias in node.names:
+                    full = f"{node.module}.{alias.name}"
+                    yield full if full in known else str(node.module)
 
 
-@every_file
-def test_imports_follow_the_plan(path):
-    room = room_of(path)
-    if room == "synthesizers/__init__":
-        assert all(name.startswith("synthesizers.") for name in imported(path))
-        return
-    if room.startswith("synthesizers/"):
-        bench = room.split("/")[1]
-        for name in imported(path):
-            own = name.startswith(f"synthesizers.{bench}.") or name == f"synthesizers.{bench}"
-            assert own or name in BENCH, f"{room} imports {name}"
-        return
-    assert room in PLAN, f"{room} is not on the plan of the house"
-    allowed = PLAN[room]
-    if allowed is not None:
-        assert {name.split(".")[0] for name in imported(path)} <= allowed
+def front_door() -> set[str]:
+    """The wings that the lazy front door opens, which it names as text."""
+    return {home.split(".")[0] for home in understudy._HOMES.values()}
 
 
-@every_file
-def test_the_box_is_opened_by_hatches_alone(path):
-    opened = {
-        node.attr
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in ("_exact", "_exact_labels", "_exact_units")
+def found_matrix() -> dict[str, set[str]]:
+    matrix: dict[str, set[str]] = {}
+    for path, tree in TREES.items():
+        wing = wing_of(path)
+        names = {"__init__" if name == "understudy" else name.split(".")[1] for name in imported(tree)}
+        matrix.setdefault(wing, set()).update(names - {wing})
+    matrix["__init__"] |= front_door()
+    return matrix
+
+
+def stated_matrix() -> dict[str, set[str]]:
+    """The table of wings in docs/architecture.md."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", page, re.MULTILINE)
+    return {wing: set(re.findall(r"`(\w+)`", imports)) for wing, imports in rows}
+
+
+def test_wings_import_exactly_what_the_matrix_says():
+    assert found_matrix() == stated_matrix()
+
+
+def test_the_matrix_has_no_cycle():
+    wings = {wing: imports - {"__init__"} for wing, imports in stated_matrix().items() if wing != "__init__"}
+    graphlib.TopologicalSorter(wings).prepare()
+
+
+def test_the_trusted_base_imports_core_alone():
+    assert stated_matrix()["privacy"] == {"core"}
+
+
+def test_modules_have_no_cycle_anywhere_not_even_inside_functions():
+    graph = {
+        module_of(path): {name for name in imported(tree) if name not in ("understudy", module_of(path))}
+        for path, tree in TREES.items()
     }
-    named = {
-        node.value
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value in ("_exact", "_exact_labels", "_exact_units")
-    }
-    assert not opened | named or room_of(path) in OPENS_THE_BOX
+    graphlib.TopologicalSorter(graph).prepare()
 
 
-@every_file
-def test_functions_that_see_rows_are_given_by_the_cloakroom_alone(path):
-    # `derive` shows whole columns to the function it is given; a bench could keep them.
-    attributes = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
-    assert not attributes & {"derive", "relabel"} or room_of(path) in OPENS_THE_BOX | {"encoding"}
+def test_no_method_is_named_in_model_or_pipeline():
+    for name in ("model", "pipeline"):
+        wanted = set(imported(TREES[PACKAGE / f"{name}.py"]))
+        inside = {each for each in wanted if each.startswith("understudy.synthesizers.")}
+        assert inside <= {"understudy.synthesizers.base"}
 
 
-@every_file
-def test_nothing_is_pickled(path):
-    tree = ast.parse(path.read_text())
-    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    assert not {name.split(".")[0] for name in modules} & {"pickle", "cloudpickle", "dill", "joblib", "shelve"}
-    allowed = [
-        keyword.value
+def test_the_first_listing_shows_the_architecture():
+    entries = {entry.name for entry in PACKAGE.iterdir() if entry.name != "__pycache__"}
+    assert len(entries - TOP) <= 14
+    assert {entry for entry in entries - TOP if entry.endswith(".py")} == set()
+
+
+def test_files_are_short_enough_to_read():
+    sizes = {module_of(path): len(path.read_text().splitlines()) for path in FILES}
+    assert {name: size for name, size in sizes.items() if size > 450} == {}
+    assert 100 <= statistics.median(sizes.values()) <= 250
+
+
+def test_functions_are_short_enough_to_read():
+    long = {
+        f"{module_of(path)}.{node.name}": node.end_lineno - node.lineno + 1
+        for path, tree in TREES.items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        for keyword in node.keywords
-        if keyword.arg == "allow_pickle"
-    ]
-    assert all(isinstance(value, ast.Constant) and value.value is False for value in allowed)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno >= 60
+    }
+    assert long == {}
 
 
-@every_file
-def test_every_room_has_a_purpose(path):
-    assert path.stem not in ("utils", "util", "helpers", "common", "misc")
-    assert ast.get_docstring(ast.parse(path.read_text()))
+def test_nothing_is_pickled():
+    forbidden = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+    for path, tree in TREES.items():
+        modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+        assert not {name.split(".")[0] for name in modules} & forbidden, path
+        allowed = [
+            keyword.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            for keyword in node.keywords
+            if keyword.arg == "allow_pickle"
+        ]
+        assert all(isinstance(value, ast.Constant) and value.value is False for value in allowed), path
+
+
+def test_every_module_says_what_it_is_for():
+    assert [path for path, tree in TREES.items() if not ast.get_docstring(tree)] == []
+    vague = {"utils", "util", "helpers", "common", "misc"}
+    assert [path for path in FILES if path.stem in vague or wing_of(path) in vague] == []
+
+
+def test_no_document_or_message_names_somebody_else_s_package():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *FILES, *ROOT.glob("benchmarks/*.md")]
+    assert [path for path in pages if re.search(r"pip install [\"']?understudy(?!-dp)", path.read_text())] == []
 
 
 def test_the_front_door_is_light():
@@ -226,10 +152,10 @@ def test_the_front_door_is_light():
     assert shown.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", understudy.__all__)
-def test_every_name_at_the_front_door_opens(name):
-    assert getattr(understudy, name) is not None
-    assert name in dir(understudy)
+def test_every_name_at_the_front_door_opens():
+    for name in understudy.__all__:
+        assert getattr(understudy, name) is not None
+        assert name in dir(understudy)
 
 
 def test_an_unknown_name_is_an_attribute_error():
