@@ -31,7 +31,7 @@ def combine(rounds: Sequence[Round]) -> Floats:
     difference that remains is shared among the children in proportion to their variance.
     """
     z, v = rounds[-1].counts, np.full(len(rounds[-1].counts), rounds[-1].variance)
-    below: list[tuple[Floats, Floats, Floats, Floats]] = []
+    below = []
     for upper, lower in zip(rounds[-2::-1], rounds[:0:-1], strict=True):
         size = len(upper.counts)
         child_sum, child_variance = np.bincount(lower.parents, z, size), np.bincount(lower.parents, v, size)

@@ -18,7 +18,7 @@ Every map keeps three promises.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -298,7 +298,7 @@ def _check_fields(described: Any) -> None:
 
 def _is_public(value: Any) -> bool:
     if type(value) is tuple:
-        return all(type(each) is str for each in value)
+        return all(type(each) is str for each in cast("tuple[object, ...]", value))
     if type(value) is np.ndarray:
         return value.dtype.kind in "biuf"
     return type(value) in _PLAIN
