@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import understudy
 from conftest import quick
 from understudy import encoding
+from understudy.privacy.accounting import Budget
+from understudy.privacy.ledger import Ledger
 from understudy.tables.schema import Column, Schema
 
 KINDS = {
@@ -36,9 +38,10 @@ def test_missing_values_come_out_only_where_the_schema_allows_them(request, valu
     assert abs(share - 0.5) < 0.1 if nullable else share == 0
 
 
-def test_a_column_that_is_all_missing_against_its_schema_still_gives_values():
+@pytest.mark.parametrize("method", ["independent", "copula", pytest.param("prada", marks=pytest.mark.slow)])
+def test_a_column_that_is_all_missing_against_its_schema_still_gives_values(method):
     frame, schema = one("continuous", pl.Series([None] * 50, dtype=pl.Float64), low=0.0, high=1.0)
-    drawn = understudy.fit(frame, schema, epsilon=1.0, seed=0).sample(50, seed=0)["x"]
+    drawn = understudy.fit(frame, schema, quick(method), epsilon=1.0, seed=0).sample(50, seed=0)["x"]
     assert drawn.is_finite().all() and drawn.is_between(0, 1).all()
 
 
@@ -84,6 +87,22 @@ def test_what_is_planned_is_what_is_measured(facts, public_rows):
     assert ("rows" in planned) != public_rows
 
 
+def test_the_noise_of_a_column_is_that_of_all_its_counts_together():
+    schema = Schema(
+        columns=(
+            Column(name="x", kind="continuous"),
+            Column(name="y", kind="boolean"),
+            Column(name="z", kind="categorical"),
+        )
+    )
+    plan = encoding.plan(schema, share=1.0, delta=1e-6)
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), plan, max_rows_per_unit=3)
+    rounds = sum(ledger.noise(name) ** -2 for name in ("find", "resolve", "refine")) ** -0.5
+    expected = {"x": rounds, "y": ledger.noise("count"), "z": ledger.noise("count selected")}
+    for column in schema:
+        assert encoding.single_column_noise(column, ledger) == pytest.approx(3 * expected[column.name])
+
+
 @pytest.mark.parametrize("bounds", [(None, None), (0.0, 1000.0)])
 def test_missing_values_that_the_schema_rules_out_do_not_spread_over_the_domain(bounds):
     draw = np.random.default_rng(0)
@@ -97,8 +116,14 @@ def test_missing_values_that_the_schema_rules_out_do_not_spread_over_the_domain(
     assert abs(made.std() - 5.0) < 0.5
 
 
+TRAINED = ("dpgan", "prada", "prada-gan")
+
+
 @pytest.mark.parametrize("stated", [2_000, 200_000])
-@pytest.mark.parametrize("method", sorted(understudy.METHODS))
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in TRAINED)) for name in sorted(understudy.METHODS)],
+)
 def test_a_row_count_in_the_schema_may_be_far_off(stated, method):
     draw = np.random.default_rng(0)
     frame = pl.DataFrame({"x": draw.normal(50.0, 5.0, 20_000)}).with_columns(
