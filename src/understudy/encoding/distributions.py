@@ -1,173 +1,40 @@
-"""Distribution functions of one column, made from noisy counts.
+"""Distribution functions of one column, made from noisy counts over a partition.
 
-The public mathematics of the encoder: where to put cells, how to combine counts that were bought in several
-rounds, which far cells are noise, and how to read the result in both directions. The one rule: nothing here sees
-a row. What comes in are counts that already carry noise, and facts of the schema.
-
-A partition is its ascending edges; cell i is [edges[i], edges[i + 1]). A value that a column repeats (an atom) is a
-cell one float wide, [a, nextafter(a)). Integers live between half-integers, so that every whole number is a cell.
-
-Sources: Hay et al. (2010), "Boosting the accuracy of differentially private histograms through consistency", for the
-least squares on a tree; Duchi et al. (2008) for the projection to the simplex.
+Public mathematics: which far bins are noise, how the mass lies inside a bin, and how the tails end. The one rule:
+nothing here sees a row. What comes in are counts that already carry noise, and facts of the schema. How a distribution
+is read, in both directions, is in privacy/piecewise.py.
 """
 
-import dataclasses
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from understudy.encoding.consistency import to_simplex
+from understudy.encoding.partitions import inner_points, is_geometric, next_float
+from understudy.privacy.piecewise import Distribution, Floats
 
-LARGEST = 2.0**900  # beyond it numbers are not told apart; the room above keeps widths and slopes from overflowing
-SMALLEST_OCTAVE, LARGEST_OCTAVE = -20, 60
-ALWAYS_LOOKED_AT = (-1.0, 0.0, 1.0)
+# A neighbouring bin belongs to the support if it holds NEAR deviations of the noise, and one that would double the
+# range if it holds FAR. All of these were chosen on real tables, see docs/design-notes.md.
+NEAR, FAR = 2.0, 5.0
+# Each further doubling of the range asks for this many deviations more: there are ever more bins in which noise could
+# stand out.
+PER_DOUBLING = 0.05
+# A bin with fewer deviations of the noise than this says nothing by itself.
+DOUBTFUL = 3.0
 
-# In noise deviations; chosen on real tables, see docs/design-notes.md.
-OCCUPIED = 2.0  # a cell with more than this is split
-ROWS_PER_PART = 5.0  # and each part should hold this many
-MOST_PARTS = 32
-NEAR, FAR = 2.0, 5.0  # asked of a neighbouring cell, and of one that would double the range
-PER_DOUBLING = 0.05  # and for each further doubling of it: there are ever more cells in which noise could stand out
-DOUBTFUL = 3.0  # a cell with less says nothing by itself
-
-TAIL_ROWS = 0.5  # how many rows are expected beyond the last knot, on either side
-TAIL_REACH = 0.25  # how far they may lie, as a part of the support
-TAIL_KNOTS = np.array([0.02, 0.1, 0.3, 1.0])  # along that reach
-
-
-def next_float(x):
-    return np.nextafter(x, np.inf)
-
-
-# Where to look ------------------------------------------------------------------------------------------------------
-
-
-def starting_edges(
-    *, low: float | None, high: float | None, integer: bool, atoms: Sequence[float], octaves: int
-) -> Floats:
-    """The data-independent grid of the first round: powers of two over all floats, cut to the bounds.
-
-    Args:
-        octaves: Doublings that one cell spans, see `octaves_for`.
-    """
-    powers = 2.0 ** np.arange(0 if integer else SMALLEST_OCTAVE, LARGEST_OCTAVE + 1, octaves)
-    singles = np.array([*ALWAYS_LOOKED_AT, *atoms, *(b for b in (low, high) if b is not None)])
-    first = -LARGEST if low is None else low
-    last = LARGEST if high is None else high
-    if integer:
-        edges = np.concatenate([-powers + 0.5, powers - 0.5, singles - 0.5, singles + 0.5])
-        first, last = first - 0.5, last + 0.5
-    else:
-        edges = np.concatenate([-powers, powers, singles, next_float(singles)])
-        last = next_float(last) if high is not None else last
-    edges = edges[(edges > first) & (edges < last)]
-    return np.unique(np.concatenate([[first], edges, [last]]))
-
-
-def octaves_for(noise: float, rows: float) -> int:
-    """How many doublings a cell of the first round spans: 1, 2 or 4.
-
-    The larger the noise beside the number of rows, the wider, so that a small group far from the rest falls into
-    one cell and stands out.
-    """
-    return int(2 ** np.clip(np.ceil(np.log2(noise / rows / 0.0015)), 0, 2))
-
-
-def cell_of(values: Floats, edges: Floats) -> NDArray[np.int64]:
-    """The cell of every value; beyond the edges the nearest one, and -1 for a missing value."""
-    cells = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-    return np.where(np.isnan(values), -1, cells)
-
-
-def _is_geometric(a, b):
-    """Whether cells [a, b) are so wide that their inside is best measured in doublings."""
-    near, far = np.minimum(np.abs(a), np.abs(b)), np.maximum(np.abs(a), np.abs(b))
-    return (np.sign(a) * np.sign(b) > 0) & (far > 2.001 * near) & (near >= 2.0**SMALLEST_OCTAVE) & (far < LARGEST)
-
-
-def _inner_points(a: float, b: float, parts: int) -> Floats:
-    """`parts` + 1 points from a to b, evenly spaced or, over more than a doubling, evenly in the logarithm."""
-    if _is_geometric(a, b):
-        return np.sign(a) * np.geomspace(abs(a), abs(b), parts + 1)
-    return np.linspace(a, b, parts + 1)
-
-
-def split_cell(a: float, b: float, parts: int, *, integer: bool) -> list[float]:
-    """The lower edges of the parts of one cell; a cell that cannot be divided stays whole."""
-    narrow = b - a < 1.5 if integer else b <= next_float(a)
-    if parts < 2 or narrow or max(abs(a), abs(b)) >= LARGEST:
-        return [a]
-    points = _inner_points(a, b, parts)[1:-1]
-    points = np.floor(points) + 0.5 if integer else points
-    return [a, *np.unique(points[(points > a) & (points < b)]).tolist()]
-
-
-def refine(edges: Floats, masses: Floats, *, noise_so_far: float, noise_ahead: float, integer: bool):
-    """Splits every cell that is surely occupied into parts that the noise still to come can tell apart.
-
-    Returns:
-        The finer edges, and for every new cell the index of the cell it came from.
-    """
-    new, parents = [], []
-    for i, mass in enumerate(masses):
-        parts = 1
-        if mass > OCCUPIED * noise_so_far:
-            parts = int(np.clip(mass // (ROWS_PER_PART * noise_ahead), 1, MOST_PARTS))
-        lower = split_cell(edges[i], edges[i + 1], parts, integer=integer)
-        new += lower
-        parents += [i] * len(lower)
-    return np.array([*new, edges[-1]]), np.array(parents)
-
-
-# What was counted ---------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Round:
-    """Noisy counts of one round over one partition, with their noise variance and each cell's parent."""
-
-    counts: Floats
-    variance: float
-    parents: NDArray[np.int64]
-
-
-def combine(rounds: Sequence[Round]) -> Floats:
-    """Generalised least squares over nested partitions: the best unbiased masses of the last one's cells.
-
-    Upwards, each cell's own count is averaged with the sum of its children, weighted by 1 / variance; downwards, the
-    difference that remains is shared among the children in proportion to their variance.
-    """
-    z, v = rounds[-1].counts, np.full(len(rounds[-1].counts), rounds[-1].variance)
-    below = []
-    for upper, lower in zip(rounds[-2::-1], rounds[:0:-1], strict=True):
-        size = len(upper.counts)
-        child_sum, child_variance = np.bincount(lower.parents, z, size), np.bincount(lower.parents, v, size)
-        below.append((z, v, child_sum, child_variance))
-        v = 1 / (1 / upper.variance + 1 / child_variance)
-        z = v * (upper.counts / upper.variance + child_sum / child_variance)
-    for (z_child, v_child, child_sum, child_variance), lower in zip(below[::-1], rounds[1:], strict=True):
-        z = z_child + v_child * ((z - child_sum) / child_variance)[lower.parents]
-    return z
-
-
-def to_simplex(masses: Floats, total: float) -> Floats:
-    """The nearest non-negative masses with the given sum, in the Euclidean distance."""
-    descending = np.sort(masses)[::-1]
-    shift = (np.cumsum(descending) - total) / np.arange(1, len(masses) + 1)
-    above = np.flatnonzero(descending > shift)
-    if len(above) == 0:  # noise so large that the total is lost in rounding
-        return np.where(np.arange(len(masses)) == np.argmax(masses), total, 0.0)
-    return np.maximum(masses - shift[above[-1]], 0.0)
+# This many rows are expected beyond the last knot, on either side.
+TAIL_ROWS = 0.5
+# They may lie this far out, as a share of the support.
+TAIL_REACH = 0.25
+# A tail has knots at these shares of its reach.
+TAIL_KNOTS = np.array([0.02, 0.1, 0.3, 1.0])
 
 
 def support(edges: Floats, masses: Floats, noise: float) -> tuple[int, Floats]:
-    """The first cell that holds rows rather than noise, and the masses from it to the last one that does.
+    """The first bin that holds rows rather than noise, and the masses from it to the last one that does.
 
-    Grows outwards from the heaviest cell. Evidence is a cell, or a run of cells, whose sum stands out of the noise;
+    Grows outwards from the heaviest bin. Evidence is a bin, or a run of bins, whose sum stands out of the noise;
     the farther it would stretch the range (as a multiple of the range so far), the more of it is asked for. A run that
-    only stands out together is put where it begins: that its rows are there at all is sure, how far out they go is
-    not. So no value is made of noise alone, and a near tail or a small group far away is not cut off.
+    only stands out together is put where it begins: its rows are surely there, but how far out they go is unknown. So
+    no value is made of noise alone, and a near tail or a small group far away is not cut off.
     """
     first = last = int(np.argmax(masses))
     for _ in range(2):  # the second pass knows the width the first one found
@@ -178,7 +45,7 @@ def support(edges: Floats, masses: Floats, noise: float) -> tuple[int, Floats]:
 
 
 def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) -> tuple[int, Floats]:
-    """The last cell of the support, grown upwards from `last`, and the masses with runs put where they begin."""
+    """The last bin of the support, grown upwards from `last`, and the masses with runs put where they begin."""
     position, masses = np.clip(edges, -1e150, 1e150), masses.copy()
     start = last + 1
     for i in range(start, len(masses)):
@@ -200,9 +67,9 @@ def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) ->
 
 
 def without_gaps(masses: Floats, noise: float) -> Floats:
-    """Masses with their long runs of doubtful cells settled: evened out where they hold rows together, else emptied.
+    """Masses with their long runs of doubtful bins settled: evened out where they hold rows together, else emptied.
 
-    Between two groups far apart lie many cells of nothing but noise, half of it positive; without this they would
+    Between two groups far apart lie many bins of nothing but noise, half of it positive; without this they would
     fill the gap with rows.
     """
     masses = masses.copy()
@@ -216,53 +83,14 @@ def without_gaps(masses: Floats, noise: float) -> Floats:
     return masses
 
 
-# What is learned ----------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Distribution:
-    """A distribution function: linear between knots (values, cdf), with a jump where a value is repeated.
-
-    Attributes:
-        values: Ascending knots; an atom a is two knots, both at a.
-        cdf: Ascending from 0 to 1, same length.
-        integer: Whole numbers: knots are half-integers, and a number k owns [k - 1/2, k + 1/2).
-    """
-
-    values: Floats
-    cdf: Floats
-    integer: bool = False
-
-    def interval(self, x: Floats) -> tuple[Floats, Floats]:
-        """The probabilities (P(X < x), P(X <= x)) of every value; they differ on atoms and whole numbers alone."""
-        if self.integer:
-            below, above = np.interp(x - 0.5, self.values, self.cdf), np.interp(x + 0.5, self.values, self.cdf)
-            return below, np.maximum(below, above)
-        first = np.searchsorted(self.values, x, side="left")
-        after = np.searchsorted(self.values, x, side="right")
-        level = np.interp(x, self.values, self.cdf)
-        repeated = after - first > 1
-        below = np.where(repeated, self.cdf[np.minimum(first, len(self.cdf) - 1)], level)
-        return below, np.where(repeated, self.cdf[after - 1], level)
-
-    def quantile(self, u: Floats) -> Floats:
-        """The value at probability u: the other direction of `interval`."""
-        x = np.interp(u, self.cdf, self.values)
-        # A knot k + 1/2 is the end of k: several levels may lie on it, none of them of k + 1.
-        return np.maximum(np.ceil(x - 0.5), np.ceil(self.values[0])) if self.integer else x
-
-    def atoms(self) -> tuple[Floats, Floats]:
-        """The probability intervals (below, above) that belong to one value each, for the moments of scores."""
-        repeated = np.diff(self.values) <= (1.0 if self.integer else 0.0)
-        return self.cdf[:-1][repeated], self.cdf[1:][repeated]
-
-
-def distribution(edges: Floats, masses: Floats, *, noise: float, low, high, integer: bool) -> Distribution:
+def distribution(
+    edges: Floats, masses: Floats, *, noise: float, low: float | None, high: float | None, integer: bool
+) -> Distribution:
     """The distribution function that noisy masses over a partition stand for.
 
-    Noise cells at the ends are dropped, masses are made non-negative, wide cells are filled evenly in the logarithm,
-    an end cell continues the density of its neighbour and dies away, and thin tails follow, with a trace that joins
-    them to the bounds where there are any. What lies farther out is read as the last knot.
+    Bins of noise at either end are dropped and masses are made non-negative. Wide bins are filled evenly in the
+    logarithm; an end bin continues the density of its neighbour and dies away. Thin tails follow, with a trace that
+    joins them to the bounds, if the schema gives any. What lies farther out is read as the last knot.
     """
     first, inside = support(edges, masses, noise)
     inside = without_gaps(inside, noise)
@@ -276,8 +104,10 @@ def distribution(edges: Floats, masses: Floats, *, noise: float, low, high, inte
 
 
 def _knots(edges: Floats, masses: Floats, *, integer: bool) -> tuple[Floats, Floats]:
-    """Knots of every cell in turn: two for an atom, several for a wide or a dying cell."""
-    values, cdf, level = [], [], 0.0
+    """Knots of every bin in turn: two for an atom, several for a wide or a dying bin."""
+    values: list[Floats] = []
+    cdf: list[Floats] = []
+    level = 0.0
     for i, mass in enumerate(masses):
         points, shares = _inside(edges, masses, i, integer=integer)
         points, shares = _between_numbers(points, shares) if integer else (points, shares)
@@ -288,7 +118,7 @@ def _knots(edges: Floats, masses: Floats, *, integer: bool) -> tuple[Floats, Flo
 
 
 def _inside(edges: Floats, masses: Floats, i: int, *, integer: bool) -> tuple[Floats, Floats]:
-    """Where in cell i its mass lies: points, and the share of the mass below each."""
+    """Where in bin i its mass lies: points, and the share of the mass below each."""
     a, b = edges[i], edges[i + 1]
     if not integer and b <= next_float(a):
         return np.array([a, a]), np.array([0.0, 1.0])
@@ -311,16 +141,16 @@ def _between_numbers(points: Floats, shares: Floats) -> tuple[Floats, Floats]:
 
 def _even(a: float, b: float) -> tuple[Floats, Floats]:
     """Mass spread evenly over [a, b), in the logarithm if that spans more than a doubling."""
-    if not _is_geometric(a, b):
+    if not is_geometric(a, b):
         return np.array([a, b]), np.array([0.0, 1.0])
     parts = int(np.ceil(2 * np.log2(max(abs(a), abs(b)) / min(abs(a), abs(b)))))
-    return _inner_points(a, b, parts), np.linspace(0.0, 1.0, parts + 1)
+    return inner_points(a, b, parts), np.linspace(0.0, 1.0, parts + 1)
 
 
 def _outermost(a: float, b: float, reach: float, *, outward: int) -> tuple[Floats, Floats]:
-    """An end cell [a, b), its density continuing its neighbour's and falling exponentially with scale `reach`.
+    """An end bin [a, b), its density continuing its neighbour's and falling exponentially with scale `reach`.
 
-    Of a cell that spans several doublings only the first is used: whoever was counted there is at least as far out
+    Of a bin that spans several doublings only the first is used: a row that was counted there lies at least as far out
     as the inner end, so no value is more than about twice as far out as a real one.
     """
     near = _used_width(a, b, outward=outward)
@@ -335,11 +165,13 @@ def _outermost(a: float, b: float, reach: float, *, outward: int) -> tuple[Float
 
 
 def _used_width(a: float, b: float, *, outward: int) -> float:
-    """How much of an end cell [a, b) is used, from its inner end."""
-    return min(b - a, abs(a if outward > 0 else b)) if _is_geometric(a, b) else b - a
+    """How much of an end bin [a, b) is used, from its inner end."""
+    return min(b - a, abs(a if outward > 0 else b)) if is_geometric(a, b) else b - a
 
 
-def _with_tails(values: Floats, cdf: Floats, *, low, high, integer: bool, mass: float) -> Distribution:
+def _with_tails(
+    values: Floats, cdf: Floats, *, low: float | None, high: float | None, integer: bool, mass: float
+) -> Distribution:
     """Adds a thin tail of the given mass at either end, unless the end is a bound already."""
     margin = 0.5 if integer else 0.0
     width = max(values[-1] - values[0], abs(values[-1]) * 1e-9, abs(values[0]) * 1e-9, 1e-300)

@@ -1,19 +1,24 @@
 """Exact rows behind a lock, which only mechanisms may read.
 
 Neighbours differ by one unit: a row, or all rows of one value of the unit column, of which at most
-`max_rows_per_unit` are ever let in.
+`max_rows_per_unit` are ever locked in.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.privacy import row_maps
+from understudy.privacy.piecewise import numbers
+from understudy.privacy.row_maps import RowMap
 
 
+@final
 class PrivateRows:
-    """Rows behind a lock: columns of equal length that only hatches may read.
+    """Locked rows: columns of equal length that only mechanisms may read. Nothing about them can be changed.
 
     Attributes:
         max_rows_per_unit: The most rows that one unit has in here; public.
@@ -21,60 +26,102 @@ class PrivateRows:
 
     __slots__ = ("_exact", "_exact_labels", "_exact_units", "max_rows_per_unit")
 
+    _exact: dict[str, NDArray[Any]]
+    _exact_labels: dict[str, Sequence[str]]
+    _exact_units: NDArray[np.int64] | None  # The unit of each row; None if every row is a unit of its own.
+    max_rows_per_unit: int
+
     def __init__(
         self,
-        columns: Mapping[str, NDArray],
+        columns: Mapping[str, NDArray[Any]],
         labels: Mapping[str, Sequence[str]],
         max_rows_per_unit: int,
         units: NDArray[np.int64] | None = None,
     ):
-        self._exact = dict(columns)
-        self._exact_labels = dict(labels)
-        self._exact_units = units  # whose each row is; None where every row is a unit of its own
-        self.max_rows_per_unit = max_rows_per_unit
+        keep = object.__setattr__
+        keep(self, "_exact", dict(columns))
+        keep(self, "_exact_labels", dict(labels))
+        keep(self, "_exact_units", units)
+        keep(self, "max_rows_per_unit", max_rows_per_unit)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._exact)
 
-    def derive(self, recipes: Mapping[str, tuple[Sequence[str], Callable[..., NDArray]]]) -> "PrivateRows":
-        """New locked rows, each column a public function of columns in here, row by row.
+    def derive(self, maps: Mapping[str, RowMap]) -> "PrivateRows":
+        """New locked rows, each column computed from columns in here by a public map, row by row.
 
         Privacy:
-            Releases nothing. A row of the result depends on the same row alone, so neighbours stay neighbours.
+            Releases nothing. A row of the result depends on the same row alone (`row_maps` says why), so neighbours
+            stay neighbours. No value raises or warns.
+
+        Raises:
+            TypeError: Something is not exactly one of the maps in row_maps.py. Nothing has been read.
         """
-        columns = {name: function(*(self._exact[s] for s in sources)) for name, (sources, function) in recipes.items()}
+        checked = dict(maps)
+        for row_map in checked.values():
+            row_maps.check(row_map)
+        columns: dict[str, NDArray[Any]] = {}
+        with np.errstate(all="ignore"):
+            for name, row_map in checked.items():
+                exact = [self._exact[source] for source in row_map.sources]
+                columns[name] = row_map.apply(exact, row_maps.uniforms(row_map, len(exact[0])))
         return PrivateRows(columns, {}, self.max_rows_per_unit, self._exact_units)
 
     def relabel(self, column: str, labels: Sequence[str], *, other: int) -> "PrivateRows":
         """The same rows with one column's codes pointing into public labels; a category not among them is `other`.
 
         Privacy:
-            Releases nothing.
+            Releases nothing. A code of the result depends on the private label of the same row alone, and on how
+            many private labels there are only in the time it takes. A code without a label counts as missing.
         """
         place = {label: code for code, label in enumerate(labels)}
         to_public = np.array([place.get(label, other) for label in self._exact_labels[column]], dtype=np.int64)
-        codes = self._exact[column]
-        recoded = np.where(codes < 0, -1, to_public[codes] if len(to_public) else -1)
-        known = {**self._exact_labels, column: tuple(labels)}
-        return PrivateRows({**self._exact, column: recoded}, known, self.max_rows_per_unit, self._exact_units)
+        with np.errstate(all="ignore"):
+            codes = numbers(self._exact[column])
+            known = (codes >= 0) & (codes < len(to_public))
+            recoded = np.full(len(codes), -1, dtype=np.int64)
+            recoded[known] = to_public[codes[known].astype(np.int64)]
+        public = {**self._exact_labels, column: tuple(labels)}
+        return PrivateRows({**self._exact, column: recoded}, public, self.max_rows_per_unit, self._exact_units)
 
     def __repr__(self) -> str:
         return f"PrivateRows({', '.join(self.names)})"
 
-    def __reduce__(self):
+    def __dir__(self) -> list[str]:
+        return ["derive", "max_rows_per_unit", "names", "relabel"]
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("PrivateRows cannot be changed.")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("PrivateRows cannot be changed.")
+
+    def __reduce__(self) -> NoReturn:
         raise TypeError("PrivateRows are never written anywhere.")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        self.__reduce__()
+
+    def __getstate__(self) -> NoReturn:
+        self.__reduce__()
+
+    def __copy__(self) -> NoReturn:
+        self.__reduce__()
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__reduce__()
 
 
 def lock(
-    columns: Mapping[str, NDArray],
+    columns: Mapping[str, NDArray[Any]],
     labels: Mapping[str, Sequence[str]],
     *,
-    unit: NDArray | None = None,
+    unit: NDArray[Any] | None = None,
     max_rows_per_unit: int = 1,
     key: Key,
 ) -> PrivateRows:
-    """Puts rows into the box; of a unit with too many rows, a random choice of `max_rows_per_unit` gets in.
+    """Locks rows; of a unit with too many rows, a random choice of `max_rows_per_unit` is kept.
 
     Privacy:
         Releases nothing. Which rows of a unit stay depends on that unit's rows alone.
@@ -87,5 +134,5 @@ def lock(
     starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
     place = np.arange(len(grouped)) - np.repeat(starts, np.diff(np.r_[starts, len(grouped)]))
     kept = np.sort(order[place < max_rows_per_unit])
-    whose = np.unique(unit[kept], return_inverse=True)[1]
-    return PrivateRows({name: column[kept] for name, column in columns.items()}, labels, max_rows_per_unit, whose)
+    units = np.unique(unit[kept], return_inverse=True)[1]
+    return PrivateRows({name: column[kept] for name, column in columns.items()}, labels, max_rows_per_unit, units)

@@ -1,0 +1,81 @@
+"""What the encoder measures: the planned mechanisms, their names and their shares of the budget.
+
+The one rule: the names of these mechanisms stand here and nowhere else. Whoever needs the noise of a column's counts
+asks `single_column_noise`.
+"""
+
+from typing import Literal
+
+from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.ledger import Ledger
+from understudy.tables.schema import Column, Schema
+
+ROWS = "rows"
+# A number column is counted three times, over finer and finer bins: the counts find its values, resolve their spread
+# and refine it. These are the shares of the three rounds. Two rounds see less of small separate groups, four have too
+# much noise in each (docs/design-notes.md).
+ROUNDS = {"find": 0.3, "resolve": 0.3, "refine": 0.4}
+SELECT = "select"
+COUNT_SELECTED = "count selected"
+COUNT = "count"
+
+# This share of an open category column's budget finds out which categories it has; the rest counts them.
+SELECTION_SHARE = 0.3
+# The number of rows gets this share of the encoder's budget, unless the schema gives it.
+ROW_COUNT_SHARE = 0.01
+# All selections of categories together may spend this share of delta.
+THRESHOLD_DELTA = 0.1
+
+Measurement = Literal["numeric", "listed", "open"]
+_COUNTED_AS: dict[Measurement, tuple[str, ...]] = {
+    "numeric": tuple(ROUNDS),
+    "listed": (COUNT,),
+    "open": (COUNT_SELECTED,),
+}
+
+
+def measurement_of(column: Column) -> Measurement:
+    """How a column is measured: as a number, or as categories that the schema lists or leaves open."""
+    if column.is_numeric:
+        return "numeric"
+    return "open" if column.kind == "categorical" and column.values is None else "listed"
+
+
+def counted_as(column: Column) -> tuple[str, ...]:
+    """The planned mechanisms that count a column's values."""
+    return _COUNTED_AS[measurement_of(column)]
+
+
+def single_column_noise(column: Column, ledger: Ledger) -> float:
+    """The standard deviation of a column's measured counts, in rows: that of a bin counted by every mechanism."""
+    precision = sum(ledger.noise(name) ** -2 for name in counted_as(column))
+    return ledger.max_rows_per_unit * precision**-0.5
+
+
+def plan(schema: Schema, *, share: float, delta: float) -> list[PlannedMechanism]:
+    """What the encoder will measure with `share` of the whole budget, divided evenly among the columns."""
+    kinds = [measurement_of(column) for column in schema]
+    numeric, listed, unlisted = (kinds.count(kind) for kind in ("numeric", "listed", "open"))
+    each = share / len(schema)
+    planned: list[PlannedMechanism] = []
+    if schema.rows is None:
+        planned.append(_counts(ROWS, share=ROW_COUNT_SHARE * share))
+    if numeric:
+        planned += [_counts(name, share=part * each * numeric, times=numeric) for name, part in ROUNDS.items()]
+    if unlisted:
+        select = PlannedMechanism(
+            name=SELECT,
+            mechanism="gaussian threshold",
+            share=SELECTION_SHARE * each * unlisted,
+            times=unlisted,
+            threshold_delta=THRESHOLD_DELTA * delta / unlisted,
+        )
+        count = _counts(COUNT_SELECTED, share=(1 - SELECTION_SHARE) * each * unlisted, times=unlisted)
+        planned += [select, count]
+    if listed:
+        planned.append(_counts(COUNT, share=each * listed, times=listed))
+    return planned
+
+
+def _counts(name: str, *, share: float, times: int = 1) -> PlannedMechanism:
+    return PlannedMechanism(name=name, mechanism="discrete gaussian", share=share, times=times)
