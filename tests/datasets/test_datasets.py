@@ -37,7 +37,7 @@ def empty_places(tmp_path, monkeypatch):
     monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(datasets, "OPENML", "http://127.0.0.1:1/")
+    monkeypatch.setattr("understudy.datasets.openml.API", "http://127.0.0.1:1/")
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def openml(monkeypatch):
             threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
             stack.callback(server.shutdown)
             base = f"127.0.0.1:{server.server_port}"
-            monkeypatch.setattr(datasets, "OPENML", f"http://{base}/data/")
+            monkeypatch.setattr("understudy.datasets.openml.API", f"http://{base}/data/")
             for path in [path for path in answers if path.endswith(".arff")]:
                 # Described as https, to see that the scheme is that of the description.
                 described = {"data_set_description": {"url": f"https://{base}{path}"}}

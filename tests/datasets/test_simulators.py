@@ -48,6 +48,7 @@ def test_an_erdos_renyi_graph_has_degree_edges_a_node(d, degree):
     assert not np.tril(edges).any()
 
 
+@pytest.mark.slow
 def test_every_edge_of_an_erdos_renyi_graph_is_equally_likely():
     draw = np.random.default_rng(1)
     counts = np.sum([erdos_renyi(6, 1, draw) for _ in range(3000)], axis=0)[np.triu_indices(6, k=1)]
@@ -63,6 +64,7 @@ def test_a_scale_free_graph_gives_every_new_node_degree_children(d, degree):
     assert edges.sum(axis=1).tolist() == [min(degree, d - 1 - i) for i in range(d)]
 
 
+@pytest.mark.slow
 def test_a_scale_free_graph_prefers_those_who_have_been_preferred():
     # By hand: node 2 (the third) chooses between 0, which has one edge, and 1, which has none: 2 to 1.
     draw = np.random.default_rng(2)
@@ -70,6 +72,7 @@ def test_a_scale_free_graph_prefers_those_who_have_been_preferred():
     assert stats.binomtest(chose_first, 3000, 2 / 3).pvalue > 0.001
 
 
+@pytest.mark.slow
 def test_a_scale_free_graph_has_hubs_and_an_erdos_renyi_graph_has_none():
     draw = np.random.default_rng(3)
     hub = np.mean([scale_free(200, 2, draw).sum(axis=0).max() for _ in range(20)])
@@ -77,6 +80,7 @@ def test_a_scale_free_graph_has_hubs_and_an_erdos_renyi_graph_has_none():
     assert hub > 3 * widest
 
 
+@pytest.mark.slow
 def test_the_column_order_says_nothing_of_the_graph():
     places = [simulate(1, 10, seed=seed).order.index("x1") for seed in range(600)]
     assert stats.chisquare(np.bincount(places, minlength=10)).pvalue > 0.001
@@ -184,9 +188,9 @@ def test_the_schema_fits_the_rows_and_keeps_the_truth_to_itself(equations):
         ({"equations": "cubic"}, "equations: expected one of linear, nonlinear"),
         ({"degree": 5}, r"expected degree <= \(d - 1\) / 2"),
         ({"degree": 10, "graph": "scale-free"}, "expected degree < d = 10, got 10"),
-        ({"degree": -1}, "degree: expected an integer >= 0"),
-        ({"d": 0}, "d: expected an integer >= 1"),
-        ({"n": -1}, "n: expected an integer >= 0"),
+        ({"degree": -1}, "degree: expected a whole number >= 0"),
+        ({"d": 0}, "d: expected a whole number >= 1"),
+        ({"n": -1}, "n: expected a whole number >= 0"),
     ],
 )
 def test_settings_that_make_no_network_are_refused(settings, message):

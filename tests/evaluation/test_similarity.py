@@ -1,4 +1,4 @@
-"""Similarity: every metric against another way to compute it, and on tables whose answer is known."""
+"""Metrics of two tables: every one against another way to compute it, and on tables whose answer is known."""
 
 import bisect
 import collections
@@ -14,10 +14,13 @@ from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
 from conftest import mixed_table
-from understudy.evaluation import similarity
+from understudy.evaluation import distances, histograms
+from understudy.evaluation.associations import associations
+from understudy.evaluation.histograms import tvd
+from understudy.evaluation.metrics import METRICS
 from understudy.evaluation.pair import Pair, open_tables
-from understudy.evaluation.similarity import METRICS, associations, tvd
-from understudy.tables.schema import Column, Schema
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 every_metric = pytest.mark.parametrize("name", METRICS)
 
@@ -41,14 +44,8 @@ def normal(n, seed, *names):
     return pl.DataFrame({name: draw.normal(size=n) + place for place, name in enumerate(names)})
 
 
-def score(name, pair):
-    if name == "wd_joint":
-        pytest.importorskip("ot", reason="POT is not installed")
-    return METRICS[name](pair)
-
-
 def value(name, pair):
-    found = score(name, pair).value
+    found = METRICS[name](pair).value
     assert found is not None
     return found
 
@@ -79,9 +76,9 @@ def test_the_order_of_rows_does_not_matter(name, mixed_schema, mixed_pair):
 
 
 @every_metric
-def test_every_score_says_how_it_came_about(name, mixed_pair):
-    how = score(name, mixed_pair).how
-    assert any(word in how for word in ("cell", "bins", "z-score", "Pearson")) and "missing" in how
+def test_every_result_says_how_it_came_about(name, mixed_pair):
+    how = METRICS[name](mixed_pair).how
+    assert any(word in how for word in ("bins", "z-score", "Pearson")) and "missing" in how
 
 
 @pytest.mark.parametrize("name", ["tvd1", "tvd2", "tvd3", "tvd2_quantile"])
@@ -103,7 +100,7 @@ def test_a_shifted_column_is_its_shift_away(shift):
     deviation = real["x"].to_numpy().std()
     pair = pair_of(numbers(x=0, y=0), real, real.with_columns(pl.col("x") + shift * deviation))
     assert value("wd", pair) == pytest.approx(shift)
-    assert score("wd", pair).parts["y",] == pytest.approx(0)
+    assert METRICS["wd"](pair).parts["y",] == pytest.approx(0)
     assert value("mmd", pair) == pytest.approx(shift**2)
     assert value("wd_joint", pair) == pytest.approx(shift, abs=1e-6)
 
@@ -135,8 +132,8 @@ def brute_tvd(real, synthetic):
     return 0.5 * sum(abs(counts[0][c] / len(real) - counts[1][c] / len(synthetic)) for c in cells)
 
 
-def brute_cells(real, synthetic):
-    """Bins of one column of a frame: text as it is, numbers by the rule of 100 cells, None for a missing value."""
+def brute_bins(real, synthetic):
+    """Bins of one column of a frame: text as it is, numbers by the rule of 100 bins, None for a missing value."""
     if real.dtype == pl.String:
         return real.to_list(), synthetic.to_list()
     present = [x for x in (*real, *synthetic) if x is not None]
@@ -151,9 +148,9 @@ def test_total_variation_is_that_of_counting_in_dictionaries(width, mixed_schema
     names = ["age", "income", "weight", "city", "colour"]
     schema = Schema(columns=tuple(mixed_schema[name] for name in names))
     real, synthetic = mixed_table(200).select(names), mixed_table(150, seed=1).select(names)
-    cells = {name: brute_cells(real[name], synthetic[name]) for name in names}
+    bins = {name: brute_bins(real[name], synthetic[name]) for name in names}
     expected = [
-        brute_tvd(*(list(zip(*(cells[name][side] for name in chosen), strict=True)) for side in (0, 1)))
+        brute_tvd(*(list(zip(*(bins[name][side] for name in chosen), strict=True)) for side in (0, 1)))
         for chosen in itertools.combinations(names, width)
     ]
     found = tvd(pair_of(schema, real, synthetic), width)
@@ -163,7 +160,7 @@ def test_total_variation_is_that_of_counting_in_dictionaries(width, mixed_schema
 
 def test_quantile_bins_hold_equal_shares_of_the_real_side():
     real, synthetic = normal(2000, 0, "x"), normal(1000, 1, "x")
-    codes, others, _ = similarity._quantile_codes(real["x"].to_numpy(), synthetic["x"].to_numpy())
+    codes, others, _ = histograms.quantile_bins(real["x"].to_numpy(), synthetic["x"].to_numpy())
     shares = np.unique(codes, return_counts=True)[1] / 2000
     assert len(shares) == 20 and np.allclose(shares, 0.05, atol=1e-3)
     assert set(others) <= set(codes)
@@ -181,10 +178,10 @@ def test_quantile_total_variation_is_that_of_counting_in_dictionaries():
     assert found == pytest.approx(brute_tvd(rows[0], rows[1]))
 
 
-def test_an_atom_has_a_quantile_cell_of_its_own():
+def test_an_atom_has_a_quantile_bin_of_its_own():
     draw = np.random.default_rng(0)
     real = np.where(draw.random(1000) < 0.5, 0.0, draw.exponential(size=1000))
-    codes, others, _ = similarity._quantile_codes(real, np.array([0.0, 1e-9, -1.0]))
+    codes, others, _ = histograms.quantile_bins(real, np.array([0.0, 1e-9, -1.0]))
     assert set(codes[real == 0]).isdisjoint(codes[real != 0])
     assert len(set(others)) == 3
 
@@ -248,7 +245,8 @@ def test_the_linear_discrepancy_is_that_of_dense_vectors(mixed_pair):
 
 
 def test_the_gaussian_discrepancy_is_that_of_dense_vectors(mixed_pair):
-    rbf_kernel = pytest.importorskip("sklearn.metrics.pairwise", reason="scikit-learn is not installed").rbf_kernel
+    from sklearn.metrics.pairwise import rbf_kernel
+
     real, synthetic = vectors(mixed_pair)
     distances = np.sqrt(((real[:, None] - real[None]) ** 2).sum(axis=2))[np.triu_indices(len(real), 1)]
     gamma = 1 / (2 * np.median(distances[distances > 1e-9]) ** 2)
@@ -292,7 +290,7 @@ column = st.lists(cell, min_size=1, max_size=30)
 
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(real=column, synthetic=column)
-def test_scores_are_finite_and_total_variation_is_at_most_one(real, synthetic):
+def test_values_are_finite_and_total_variation_is_at_most_one(real, synthetic):
     schema = Schema(columns=(*numbers(x=0, y=0).columns, *texts("a").columns))
     tables = [
         pl.DataFrame(
@@ -320,7 +318,7 @@ def test_total_variation_does_not_mind_which_side_is_real(real, synthetic):
 # Missing values, single columns, many columns -----------------------------------------------------------------------
 
 
-def test_missing_values_are_a_cell_of_their_own():
+def test_missing_values_have_a_bin_of_their_own():
     real, synthetic = pl.DataFrame({"x": [1.0, 2, 3, 4]}), pl.DataFrame({"x": [1.0, 2, None, None]})
     pair = pair_of(numbers(x=0), real, synthetic)
     assert value("tvd1", pair) == pytest.approx(0.5)
@@ -362,7 +360,7 @@ def test_tables_of_one_kind_are_judged(name, names, mixed_schema):
 
 @every_metric
 def test_a_table_of_one_column_has_no_pairs(name):
-    found = score(name, pair_of(numbers(x=0), normal(50, 0, "x"), normal(40, 1, "x")))
+    found = METRICS[name](pair_of(numbers(x=0), normal(50, 0, "x"), normal(40, 1, "x")))
     of_one = name in ("wd", "wd_joint", "tvd1", "mmd", "mmd_rbf", "js")
     assert (found.value is not None) == of_one
     assert of_one or "needs at least" in found.how
@@ -384,12 +382,12 @@ def test_many_tuples_are_sampled_and_that_is_said():
     names = [f"c{place}" for place in range(13)]  # 286 triples
     schema = numbers(**dict.fromkeys(names))
     tables = normal(60, 0, *names), normal(60, 1, *names)
-    found = score("tvd3", pair_of(schema, *tables))
+    found = METRICS["tvd3"](pair_of(schema, *tables))
     assert (
-        len(found.parts) == similarity.MOST_TUPLES and "200 of 286 triples of columns, drawn with seed 0" in found.how
+        len(found.parts) == histograms.MOST_TUPLES and "200 of 286 triples of columns, drawn with seed 0" in found.how
     )
-    assert score("tvd3", pair_of(schema, *tables)).parts == found.parts
-    assert score("tvd3", pair_of(schema, *tables, seed=1)).parts != found.parts
+    assert METRICS["tvd3"](pair_of(schema, *tables)).parts == found.parts
+    assert METRICS["tvd3"](pair_of(schema, *tables, seed=1)).parts != found.parts
 
 
 def test_many_categories_are_counted_by_sorting():
@@ -401,7 +399,7 @@ def test_many_categories_are_counted_by_sorting():
 
 
 def test_subsamples_follow_the_seed(monkeypatch):
-    monkeypatch.setattr(similarity, "KERNEL_ROWS", 50)
+    monkeypatch.setattr(distances, "KERNEL_ROWS", 50)
     tables = normal(300, 0, "x"), normal(300, 1, "x")
     first, again, other = (value("mmd_rbf", pair_of(numbers(x=0), *tables, seed=seed)) for seed in (0, 0, 1))
     assert first == again != other

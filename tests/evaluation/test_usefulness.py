@@ -1,4 +1,4 @@
-"""Usefulness: scores agree with scikit-learn, known truths are found, and odd tables have an answer."""
+"""Usefulness: metrics agree with scikit-learn, known truths are found, and odd tables have an answer."""
 
 import dataclasses
 import math
@@ -9,23 +9,41 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.metrics import accuracy_score, f1_score, mean_squared_error, r2_score, roc_auc_score
 
 from conftest import MIXED, mixed_table
-from understudy.evaluation.usefulness import FEWEST_ROWS, LEARNERS, MOST_LABELS, usefulness
-from understudy.tables.schema import Column, Schema, SchemaError
+from understudy.evaluation.learners import LEARNERS
+from understudy.evaluation.usefulness import FEWEST_ROWS, MOST_LABELS, usefulness
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.table import read
+from understudy.tables.values import SchemaError
 
 NUMBERS = Schema(columns=tuple(Column(name=name, kind="continuous") for name in ("a", "b", "y")), target="y")
 CLASSES = Schema(columns=(*NUMBERS.columns[:2], Column(name="y", kind="categorical")), target="y")
 TRUTHS = Schema(columns=(*NUMBERS.columns[:2], Column(name="y", kind="boolean")), target="y")
 every_learner = pytest.mark.parametrize("learner", LEARNERS)
+quickly = pytest.mark.usefixtures("quick_learners")
+FEW_TREES = {
+    "catboost": {"iterations": 30, "learning_rate": 0.3},
+    "random forest": {"n_estimators": 20},
+    "xgboost": {"n_estimators": 30, "learning_rate": 0.3},
+}
 
 
-@pytest.fixture(autouse=True)
-def library(request):
-    """Skips a test whose learner is not installed."""
-    learner = request.node.callspec.params.get("learner") if hasattr(request.node, "callspec") else None
-    pytest.importorskip(LEARNERS[learner].module if learner else "sklearn")
+@pytest.fixture
+def quick_learners(monkeypatch):
+    """Learners that train for a moment, for tests of the tables they see and not of how much they learn."""
+    made = {
+        name: dataclasses.replace(
+            learner,
+            settings={**learner.settings, **FEW_TREES.get(name, {})},
+            steps=None if learner.steps is None else 300,
+        )
+        for name, learner in LEARNERS.items()
+    }
+    monkeypatch.setattr("understudy.evaluation.usefulness.LEARNERS", made)
 
 
 def noise(n: int, seed: int) -> pl.DataFrame:
@@ -47,16 +65,14 @@ def classes(n: int, seed: int, labels: str = "xyz") -> pl.DataFrame:
 
 
 def values(train, test, schema, learner, **options) -> dict[str, float]:
-    return {row["metric"]: row["value"] for row in usefulness(train, test, schema, learners=[learner], **options)}
+    found = usefulness(train, test, schema, learners=[learner], **options)
+    return {metric: result.value for (metric, _), result in found.items()}
 
 
 # Against scikit-learn ------------------------------------------------------------------------------------------------
 
 
 def test_r2_and_rmse_are_those_of_a_forest_that_is_fitted_by_hand():
-    from sklearn.ensemble import RandomForestRegressor  # pyright: ignore[reportMissingImports]
-    from sklearn.metrics import mean_squared_error, r2_score  # pyright: ignore[reportMissingImports]
-
     train, test = smooth(300, 0), smooth(200, 1)
     got = values(train, test, NUMBERS, "random forest", seed=3)
 
@@ -75,9 +91,6 @@ def test_r2_and_rmse_are_those_of_a_forest_that_is_fitted_by_hand():
 
 @pytest.mark.parametrize("labels", ["xy", "xyz"])
 def test_f1_auc_and_accuracy_are_those_of_a_forest_that_is_fitted_by_hand(labels):
-    from sklearn.ensemble import RandomForestClassifier  # pyright: ignore[reportMissingImports]
-    from sklearn.metrics import accuracy_score, f1_score, roc_auc_score  # pyright: ignore[reportMissingImports]
-
     train, test = classes(200, 0, labels), classes(200, 1, labels)
     got = values(train, test, CLASSES, "random forest", seed=3)
 
@@ -126,12 +139,14 @@ def test_a_boolean_target_is_a_class():
     assert values(train, test, TRUTHS, "random forest")["accuracy"] > 0.85
 
 
+@quickly
 @every_learner
 def test_the_same_seed_gives_the_same_values(learner):
     train, test = smooth(120, 0), smooth(100, 1)
     assert usefulness(train, test, NUMBERS, learners=[learner]) == usefulness(train, test, NUMBERS, learners=[learner])
 
 
+@quickly
 def test_another_seed_is_another_forest():
     first, second = (values(smooth(120, 0), smooth(100, 1), NUMBERS, "random forest", seed=seed) for seed in (0, 1))
     assert first != second
@@ -183,17 +198,19 @@ def test_a_column_of_names_does_not_fill_the_memory():
     assert values(frame[:300], frame[300:], schema, "random forest")["r2"] > -0.5
 
 
+@quickly
 @pytest.mark.parametrize("kind", ["csv", "pandas", "table"])
 def test_any_kind_of_table_is_taken(kind, tmp_path):
     train, test = smooth(60, 0), smooth(60, 1)
     train.write_csv(tmp_path / "train.csv")
     given = {"csv": tmp_path / "train.csv", "table": read(train, NUMBERS)}.get(kind)
     if kind == "pandas":
-        given = pytest.importorskip("pandas") and train.to_pandas()
+        given = train.to_pandas()
     expected = values(train, test, NUMBERS, "random forest")
     assert values(given, test, NUMBERS, "random forest") == pytest.approx(expected)
 
 
+@quickly
 def test_units_are_not_needed():
     schema = dataclasses.replace(NUMBERS, unit="person", max_rows_per_unit=2)
     real = smooth(60, 1).with_columns(person=pl.Series(range(60)))
@@ -205,14 +222,16 @@ def test_units_are_not_needed():
 # Odd tables ----------------------------------------------------------------------------------------------------------
 
 
+@quickly
 @every_learner
 def test_a_constant_target_in_the_training_rows_is_the_answer(learner):
     test = smooth(100, 1)
-    rows = usefulness(smooth(60, 0).with_columns(y=pl.lit(test["y"].mean())), test, NUMBERS, learners=[learner])
-    assert [row["value"] for row in rows] == pytest.approx([0.0, 1.0])
-    assert "constant in the training rows" in rows[0]["how"]
+    found = usefulness(smooth(60, 0).with_columns(y=pl.lit(test["y"].mean())), test, NUMBERS, learners=[learner])
+    assert [result.value for result in found.values()] == pytest.approx([0.0, 1.0])
+    assert "constant in the training rows" in found["r2", learner].how
 
 
+@quickly
 @every_learner
 def test_one_class_in_the_training_rows_is_the_answer(learner):
     test = classes(100, 1)
@@ -229,12 +248,14 @@ def test_a_class_that_is_missing_from_the_training_rows_counts_against_them(lear
     assert 0.6 < got["auc"] < (0.5 + 1 + 1) / 3 + 1e-9
 
 
+@quickly
 @every_learner
 def test_a_class_that_only_the_training_rows_hold_is_a_wrong_answer_at_most(learner):
     got = values(classes(300, 0), classes(200, 1).filter(pl.col("y") != "x"), CLASSES, learner)
     assert min(got["f1"], got["auc"], got["accuracy"]) > 0.7
 
 
+@quickly
 @every_learner
 def test_rows_without_a_target_are_left_out_on_both_sides(learner):
     def with_gaps(frame):
@@ -245,6 +266,7 @@ def test_rows_without_a_target_are_left_out_on_both_sides(learner):
     assert values(with_gaps(train), with_gaps(test), NUMBERS, learner) == values(train, test, NUMBERS, learner)
 
 
+@quickly
 @every_learner
 @pytest.mark.parametrize("n", [1, 2, FEWEST_ROWS - 1, FEWEST_ROWS, 30])
 @pytest.mark.parametrize("schema", [NUMBERS, CLASSES], ids=["numbers", "classes"])
@@ -253,17 +275,18 @@ def test_few_rows_have_an_answer(learner, n, schema):
     assert all(math.isfinite(value) for value in values(make(n, 0), make(50, 1), schema, learner).values())
 
 
+@quickly
 @pytest.mark.parametrize("empty", ["train", "test"])
 @pytest.mark.parametrize("schema", [NUMBERS, CLASSES], ids=["numbers", "classes"])
 def test_a_part_without_any_target_has_no_value(empty, schema):
     make = smooth if schema is NUMBERS else classes
     parts = {"train": make(50, 0), "test": make(50, 1)}
     parts[empty] = parts[empty].with_columns(y=pl.lit(None, dtype=parts[empty].schema["y"]))
-    rows = usefulness(parts["train"], parts["test"], schema, learners=["random forest"])
-    assert all(math.isnan(row["value"]) for row in rows)
-    assert "no rows have a target" in rows[0]["how"]
+    found = usefulness(parts["train"], parts["test"], schema, learners=["random forest"]).values()
+    assert all(math.isnan(result.value) and "no rows have a target" in result.how for result in found)
 
 
+@quickly
 def test_a_constant_test_target_has_no_r2_and_no_auc():
     flat = smooth(50, 1).with_columns(y=pl.lit(1000.0))
     assert all(math.isnan(value) for value in values(smooth(50, 0), flat, NUMBERS, "random forest").values())
@@ -274,6 +297,7 @@ def test_a_constant_test_target_has_no_r2_and_no_auc():
     assert 0 <= one["accuracy"] < 1
 
 
+@quickly
 @pytest.mark.parametrize("y", [None, 7.0])
 def test_a_scale_that_does_not_vary_gives_no_rmse(y):
     still = smooth(50, 2).with_columns(y=pl.lit(y, dtype=pl.Float64))
@@ -281,11 +305,13 @@ def test_a_scale_that_does_not_vary_gives_no_rmse(y):
     assert math.isnan(got["rmse"]) and got["r2"] > 0
 
 
+@quickly
 def test_classes_have_no_scale():
     train, test = classes(60, 0), classes(60, 1)
     assert values(train, test, CLASSES, "svm", scale=train) == values(train, test, CLASSES, "svm")
 
 
+@quickly
 @every_learner
 def test_features_that_do_not_vary_in_the_training_rows_change_nothing(learner):
     schema = Schema(columns=(Column(name="still", kind="continuous"), *NUMBERS.columns), target="y")
@@ -294,13 +320,15 @@ def test_features_that_do_not_vary_in_the_training_rows_change_nothing(learner):
     assert values(train, test, schema, learner) == values(smooth(60, 0), smooth(60, 1), NUMBERS, learner)
 
 
+@quickly
 def test_without_features_the_mean_is_the_answer():
     schema = Schema(columns=(NUMBERS["y"],), target="y")
-    rows = usefulness(noise(50, 0).select("y"), noise(50, 1).select("y"), schema, learners=["random forest"])
-    assert -0.2 < rows[0]["value"] <= 0.0
-    assert "no feature varies" in rows[0]["how"]
+    found = usefulness(noise(50, 0).select("y"), noise(50, 1).select("y"), schema, learners=["random forest"])
+    assert -0.2 < found["r2", "random forest"].value <= 0.0
+    assert "no feature varies" in found["r2", "random forest"].how
 
 
+@quickly
 @every_learner
 def test_values_at_the_end_of_the_floats_have_an_answer(learner):
     train = smooth(60, 0).with_columns(a=pl.Series([1e300, -math.inf, *range(58)], dtype=pl.Float64))
@@ -310,6 +338,7 @@ def test_values_at_the_end_of_the_floats_have_an_answer(learner):
     assert all(math.isfinite(value) for value in values(far, test, NUMBERS, learner).values())
 
 
+@quickly
 @every_learner
 def test_the_unit_of_a_number_does_not_matter(learner):
     train, test = smooth(60, 0), smooth(60, 1)
@@ -323,23 +352,24 @@ def test_rows_beyond_the_limit_of_the_vector_machine_are_left_out_but_no_class_i
     monkeypatch.setattr("understudy.evaluation.usefulness.LEARNERS", {"svm": small})
     train = classes(400, 0, "xy").with_columns(y=pl.Series(["rare"] + ["common"] * 399))
     test = classes(50, 1, "xy").with_columns(y=pl.Series(["rare"] * 5 + ["common"] * 45))
-    rows = usefulness(train, test, CLASSES, learners=["svm"])
-    assert all(math.isfinite(row["value"]) for row in rows)
-    assert "at most 40 training rows" in rows[0]["how"]
+    found = usefulness(train, test, CLASSES, learners=["svm"]).values()
+    assert all(math.isfinite(result.value) and "at most 40 training rows" in result.how for result in found)
 
 
 # What is said, and what is refused -----------------------------------------------------------------------------------
 
 
 def test_every_row_says_how_it_was_made():
-    rows = usefulness(smooth(60, 0), smooth(50, 1), NUMBERS, learners=["random forest", "svm"])
-    assert [(row["metric"], row["learner"]) for row in rows] == [
+    found = usefulness(smooth(60, 0), smooth(50, 1), NUMBERS, learners=["random forest", "svm"])
+    assert list(found) == [
         ("r2", "random forest"),
         ("rmse", "random forest"),
         ("r2", "svm"),
         ("rmse", "svm"),
     ]
-    assert "target z-scored by the test part; trained on 60 rows, scored on 50; kernel = rbf" in rows[3]["how"]
+    assert (
+        "target z-scored by the test part; trained on 60 rows, tested on 50; kernel = rbf" in found["rmse", "svm"].how
+    )
 
 
 def test_a_schema_without_a_target_is_refused():
@@ -354,10 +384,11 @@ def test_an_unknown_learner_is_refused():
 
 def test_a_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(ImportError, match=r"^usefulness needs xgboost. Run: pip install 'understudy\[eval\]'$"):
+    with pytest.raises(ImportError, match=r"^usefulness needs xgboost. Run: pip install 'understudy-dp\[eval\]'$"):
         usefulness(smooth(20, 0), smooth(20, 1), NUMBERS, learners=["xgboost"])
 
 
+@quickly
 @every_learner
 def test_nothing_is_written_or_said(learner, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)

@@ -24,9 +24,11 @@ from understudy.core.randomness import Key
 from understudy.model import Model, load
 from understudy.synthesizers import METHODS
 from understudy.tables import table
-from understudy.tables.constraints import Combination, Condition, Implication, Inequality, Rows, Sum
+from understudy.tables.column import Column
 from understudy.tables.rejection import FEWEST_DRAWN
-from understudy.tables.schema import Column, Schema, SchemaError
+from understudy.tables.rules import Combination, Condition, Implication, Inequality, Sum, SyntheticRows
+from understudy.tables.schema import Schema
+from understudy.tables.values import SchemaError
 
 FIRST, LAST = datetime.datetime(2020, 1, 1), datetime.datetime(2021, 1, 1)
 STAYS = Schema(
@@ -192,7 +194,7 @@ def test_a_schema_shows_its_constraints():
         ({"when": {"drugs": {"lo": 1}}, "column": "packs", "low": 1}, "expected low and high, got lo"),
         ({"when": {"admission": 3}, "column": "packs", "low": 1}, "expected low to be a date"),
         ({"columns": ["city"], "allowed": [["Ulm"]]}, "expected a list of two or more columns"),
-        ({"columns": ["city", "weight"], "allowed": [["Ulm", 1]]}, "'weight' has others"),
+        ({"columns": ["city", "weight"], "allowed": [["Ulm", 1]]}, "whole numbers, but 'weight' is continuous"),
         ({"columns": ["city", "state"], "allowed": [["Ulm"]]}, "each of 2 values, got another shape"),
         ({"columns": ["city", "state"], "allowed": []}, "allowed: expected a list of lists"),
         ({"columns": ["city", "state"], "allowed": [["Ulm", "BV"]]}, "to be one of the values of 'state', got 'BV'"),
@@ -255,7 +257,7 @@ def test_an_error_in_a_file_names_the_file():
 # Checking rows ------------------------------------------------------------------------------------------------------
 
 GAP = np.nan
-ROWS = Rows(
+ROWS = SyntheticRows(
     {"a": np.array([1.0, 2.0, GAP, 4.0]), "b": np.array([1.0, 3.0, 3.0, GAP]), "c": np.array([0, 1, -1, 2])},
     {"c": ("u", "v", "w")},
 )
@@ -294,7 +296,7 @@ def test_combinations_agree_with_a_look_at_every_row(data):
     allowed, rows = data.draw(st.lists(cells, min_size=1)), data.draw(st.lists(cells, min_size=1))
     names = tuple("abcde"[:width])
     columns = {name: np.array(column, float) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-    kept = Combination(names, tuple(allowed)).holds(Rows(columns, {}))
+    kept = Combination(names, tuple(allowed)).holds(SyntheticRows(columns, {}))
     assert kept.tolist() == [row in allowed for row in rows]
 
 

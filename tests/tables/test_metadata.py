@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from understudy.tables.schema import Schema, SchemaError
+from understudy.tables.schema import Schema
+from understudy.tables.values import SchemaError
 
 SDV = {
     "METADATA_SPEC_VERSION": "SINGLE_TABLE_V1",

@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.core.files import replacing
-from understudy.tables.schema import KINDS, Column, Schema, SchemaError, draft
+from understudy.tables.column import KINDS, Column
+from understudy.tables.draft import draft
+from understudy.tables.schema import Schema
+from understudy.tables.values import SchemaError
 
 PEOPLE = """
 name = "people"

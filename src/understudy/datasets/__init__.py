@@ -1,4 +1,4 @@
-"""Tables to try things on: simulated people whose network is known, public tables, and simulators."""
+"""Tables to experiment with: simulated people whose network is known, public tables, and simulators."""
 
 from understudy.datasets.people import EXAMPLE_PARENTS, example, example_schema
 from understudy.datasets.public import TABLES, DatasetError, adult_parts, checksum, load, schema, split

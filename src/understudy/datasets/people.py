@@ -1,15 +1,16 @@
-"""The example: simulated people whose Bayes network is known.
+"""The example table: simulated people whose Bayesian network is known.
 
-The network is the paper's (its appendix on Bayes networks): age, education_years → salary → working_hours →
-credit_score, with one categorical and one nullable column added, so that a demonstration meets every kind.
+The network is the paper's (its appendix on Bayesian networks): age, education_years → salary → working_hours →
+credit_score, with one categorical and one nullable column added, so that a demonstration has every kind of column.
 """
 
 import numpy as np
 import polars as pl
 
-from understudy.tables.schema import Column, Schema
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
-EXAMPLE_PARENTS = {
+EXAMPLE_PARENTS: dict[str, list[str]] = {
     "age": [],
     "education_years": ["age"],
     "salary": ["age", "education_years"],
@@ -21,7 +22,7 @@ EXAMPLE_PARENTS = {
 
 
 def example_schema(rows: int | None = None) -> Schema:
-    """What an owner would know of the example without looking at it."""
+    """What an owner would know about the example without looking at a row."""
     return Schema(
         name="example",
         rows=rows,
@@ -39,7 +40,7 @@ def example_schema(rows: int | None = None) -> Schema:
 
 
 def example(n: int, seed: int = 0) -> pl.DataFrame:
-    """`n` simulated people of the example network, with the parents of `EXAMPLE_PARENTS`."""
+    """`n` simulated people, drawn from the network that `EXAMPLE_PARENTS` describes."""
     draw = np.random.default_rng(seed)
     age = np.clip(np.rint(draw.gamma(9.0, 4.7, n) + 4), 18, 100)
     education = np.clip(draw.normal(13.0, 2.6, n) - 0.035 * np.maximum(age - 45, 0), 0, 30)

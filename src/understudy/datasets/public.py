@@ -1,43 +1,33 @@
 """The public tables of the benchmarks.
 
-They are California, House-16H and Cpu-act with the columns and transforms of the paper, and Adult. A table
-comes from the folder that the environment variable UNDERSTUDY_DATA names, else from a local cache, else from OpenML
-(https://www.openml.org). The one rule: wherever it comes from, its content has the checksum written here, or it is
-refused. The rows' order counts, because the numbered splits depend on it.
+They are California, House-16H and Cpu-act with the columns and transforms of the paper, and Adult. A table is read
+from the folder that the environment variable UNDERSTUDY_DATA names, else from a local cache, else from OpenML. The one
+rule: wherever it comes from, its content has the checksum written here, or it is refused. The order of rows matters,
+because the numbered splits depend on it.
 
 Sources: Pace & Barry (1997), Sparse spatial autoregressions; DELVE (census-house, comp-activ); Kohavi & Becker, UCI
 Adult, doi:10.24432/C5XW20.
 """
 
 import contextlib
-import csv
 import dataclasses
 import hashlib
-import http.client
 import importlib.resources
-import io
-import json
 import os
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from understudy.core.files import cache_folder, reason, replacing
+from understudy.core.files import cache_folder, replacing
 from understudy.core.text import did_you_mean
+from understudy.datasets import openml
 from understudy.tables.schema import Schema
-
-OPENML = "https://api.openml.org/api/v1/json/data/"
-"""Where OpenML describes a data set; the description says where its file is."""
-SECONDS = 60
-"""How long OpenML may be silent."""
 
 
 class DatasetError(RuntimeError):
-    """A public table cannot be had, or is not the one it should be."""
+    """A public table cannot be found, or its content is not what it should be."""
 
 
 def _as_it_is(frame: pl.DataFrame) -> pl.DataFrame:
@@ -45,8 +35,8 @@ def _as_it_is(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _california(houses: pl.DataFrame) -> pl.DataFrame:
-    """OpenML's totals of each block group as averages per household, and its dollars as 100 000s."""
-    # Divided by numpy: polars takes the reciprocal of a constant, which rounds otherwise.
+    """OpenML's totals of each block group as averages per household, and its dollars in units of 100 000."""
+    # NumPy divides, because polars multiplies by the reciprocal of a constant, which rounds differently.
     number = {name: houses[name].cast(pl.Float64).to_numpy() for name in houses.columns}
     households = number["households"]
     return pl.DataFrame(
@@ -65,7 +55,7 @@ def _california(houses: pl.DataFrame) -> pl.DataFrame:
 
 
 def _adult(people: pl.DataFrame) -> pl.DataFrame:
-    """UCI's training part before its test part; OpenML has them the other way round."""
+    """UCI's training rows before its test rows; OpenML has them the other way round."""
     test, train = people[:16_281], people[16_281:]
     parts = [part.with_columns(split=pl.lit(name)) for name, part in (("train", train), ("test", test))]
     return pl.concat(parts).rename({"class": "income"})
@@ -73,17 +63,17 @@ def _adult(people: pl.DataFrame) -> pl.DataFrame:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PublicTable:
-    """What is known of a public table beforehand.
+    """What is known about a public table in advance.
 
     Attributes:
         openml: Its number at OpenML.
         sha256: The checksum of its content, as `checksum` computes it.
-        columns: The columns of its file: the text ones are in `texts`, the whole numbers in `integers`.
+        columns: The columns of its file. Those in neither `texts` nor `integers` hold numbers.
         texts: Columns that hold text.
         integers: Columns that hold whole numbers.
         dropped: Columns of the file that `load` leaves out.
-        logged: The column that `load` takes log(1 + x) of.
-        from_openml: Makes the file's columns, in its order of rows, from OpenML's.
+        logged: The column that `load` replaces by log(1 + x).
+        from_openml: Turns OpenML's columns and order of rows into those of the file.
     """
 
     openml: int
@@ -149,7 +139,7 @@ def load(name: str) -> pl.DataFrame:
     z-scores are left to the caller, because they are not private. Missing values of Adult are null.
 
     Raises:
-        DatasetError: The table is neither here nor within reach, or its content is not what it should be.
+        DatasetError: The table cannot be found, or its content is not what it should be.
     """
     table = _table(name)
     frame = _read(name).drop(table.dropped)
@@ -160,7 +150,7 @@ def adult_parts() -> tuple[pl.DataFrame, pl.DataFrame]:
     """UCI's own training (32 561 rows) and test part (16 281) of Adult.
 
     Raises:
-        DatasetError: As of `load`.
+        DatasetError: As for `load`.
     """
     frame = _read("adult")
     train, test = (frame.filter(pl.col("split") == part).drop("split") for part in ("train", "test"))
@@ -168,11 +158,11 @@ def adult_parts() -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def schema(name: str, bounds: bool = True) -> Schema:
-    """The schema of one of `TABLES` as `load` gives it, with round-number bounds that owe nothing to the data.
+    """The schema of one of `TABLES` as `load` gives it, with round bounds that were not read off the data.
 
     Args:
         name: The table.
-        bounds: Whether the numeric columns keep their bounds. Without them they have to be bought.
+        bounds: Whether the numeric columns keep their bounds. Without them they have to be measured.
     """
     _table(name)
     text = importlib.resources.files("understudy.datasets").joinpath("data", f"{name}.toml").read_text()
@@ -184,7 +174,7 @@ def schema(name: str, bounds: bool = True) -> Schema:
 
 
 def split(frame: pl.DataFrame, number: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Train (60 %) and test (40 %) parts; the number is the seed of the shuffle."""
+    """The training rows (60 %) and the test rows (40 %) of a numbered split; the number seeds the shuffle."""
     order = np.random.default_rng(number).permutation(len(frame))
     cut = round(0.6 * len(frame))
     return frame[order[:cut]], frame[order[cut:]]
@@ -214,7 +204,7 @@ def _read(name: str) -> pl.DataFrame:
             try:
                 frame = pl.read_csv(path, infer_schema=False)
             except (OSError, pl.exceptions.PolarsError):
-                raise DatasetError(f"{path} cannot be read as CSV. Take it away, or put a good one there.") from None
+                raise DatasetError(f"{path} cannot be read as CSV. Remove it, or replace it by a good one.") from None
             return _checked(frame, name, source=str(path))
     return _download(name)
 
@@ -222,64 +212,29 @@ def _read(name: str) -> pl.DataFrame:
 def _download(name: str) -> pl.DataFrame:
     """The table from OpenML, checked and then kept in the cache."""
     table = TABLES[name]
+    source = f"OpenML's data set {table.openml}"
     try:
-        described = json.loads(_get(f"{OPENML}{table.openml}"))["data_set_description"]["url"]
-        scheme = urllib.parse.urlsplit(OPENML).scheme  # never less safe than the description itself
-        text = _get(urllib.parse.urlsplit(described)._replace(scheme=scheme).geturl())
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-        why = reason(_cause(error)) if isinstance(error, OSError) else "its answer makes no sense"
+        text = openml.fetch(table.openml)
+    except openml.OpenMLError as error:
         raise DatasetError(
             f"{name}: there is no {name}.csv in the folder that UNDERSTUDY_DATA names "
             f"({os.environ.get('UNDERSTUDY_DATA') or 'not set'}) or in the cache ({cache_folder()}), "
-            f"and OpenML cannot be asked: {why}. Put the file in one of the two."
+            f"and OpenML cannot be asked: {error}. Put the file in one of the two."
         ) from None
-    source = f"OpenML's data set {table.openml}"
     try:
-        frame = table.from_openml(_parse_arff(text))
+        frame = table.from_openml(openml.parse_arff(text))
     except (ValueError, KeyError, pl.exceptions.PolarsError):
         raise DatasetError(f"{source}: expected an ARFF file with the columns of {name}.") from None
     frame = _checked(frame, name, source=source)
-    with contextlib.suppress(OSError):  # a cache that cannot be written costs the next download, not this table
+    with contextlib.suppress(OSError):  # if the cache cannot be written, only the next download is lost
         cache_folder().mkdir(parents=True, exist_ok=True)
         with replacing(cache_folder() / f"{name}.csv") as temporary:
             frame.write_csv(temporary, null_value="?")
     return frame
 
 
-def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
-        return answer.read().decode()
-
-
-def _cause(error: OSError) -> Exception:
-    inner = getattr(error, "reason", None)
-    return inner if isinstance(inner, Exception) else error
-
-
-def _parse_arff(text: str) -> pl.DataFrame:
-    """The cells of a dense ARFF file, as text.
-
-    Raises:
-        ValueError: There is no data section, or a line has too many or too few cells.
-    """
-    lines = [line.strip() for line in text.splitlines()]
-    start = next(i for i, line in enumerate([*lines, "@data"]) if line.lower() == "@data")
-    if start == len(lines):
-        raise ValueError("no data section")
-    header = [line.split(None, 1)[1] for line in lines[:start] if line.lower().startswith("@attribute")]
-    names = [next(csv.reader([line.replace("\t", " ")], delimiter=" ", quotechar=_quote(line)))[0] for line in header]
-    kept = [line for line in lines[start + 1 :] if line and not line.startswith("%")]
-    rows = list(csv.reader(io.StringIO("\n".join(kept)), quotechar="'", skipinitialspace=True))
-    columns = zip(*rows, strict=True)
-    return pl.DataFrame({name: [c.strip(' "') for c in column] for name, column in zip(names, columns, strict=True)})
-
-
-def _quote(line: str) -> str:
-    return '"' if line.startswith('"') else "'"
-
-
 def _checked(frame: pl.DataFrame, name: str, *, source: str) -> pl.DataFrame:
-    """The frame with the table's types, if it is the table."""
+    """The frame with the types of the table, once its checksum is right."""
     table = TABLES[name]
     absent = [column for column in table.columns if column not in frame.columns]
     if absent:

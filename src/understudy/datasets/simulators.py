@@ -1,7 +1,7 @@
-"""Simulated tables with a known Bayes network: the paper's synthetic experiments.
+"""Simulated tables with a known Bayesian network: the paper's synthetic experiments.
 
-The one rule: everything of a simulation, its graph, its weights and its rows, follows from the seed, and the truth is
-handed over with the rows.
+The one rule: the graph, the weights and the rows of a simulation all follow from its seed, and the truth is returned
+with the rows.
 
 The model is the paper's, section "Synthetic Experiments": X_j = f_j(Π_j) + z_j for j in [d], where Π_j are the parents
 of X_j and z_j ~ N(0, 1) are independent. Nonlinear (same section, "Parameter Analysis of Learning Rate"), on an
@@ -21,11 +21,11 @@ NO TEARS, arXiv:1803.01422), which has the same weights and functions:
 
 - How many edges: `degree` a node, 2 unless told ("ER2", "SF2"). An Erdős–Rényi graph has exactly degree · d edges,
   uniform among all graphs with that many, and directed along a uniformly random order.
-- Scale-free is Barabási–Albert: nodes come one by one, and each sends edges to `degree` different earlier nodes (all of
-  them while there are fewer), with probabilities proportional to 1 + the number of edges they have received.
+- Scale-free is Barabási–Albert: nodes are added one by one, and each sends edges to `degree` different earlier nodes
+  (all of them while there are fewer), with probabilities proportional to 1 + the number of edges they have received.
   So edges go from new to old, and a hub has many parents. There are degree · d - degree (degree + 1) / 2 of them.
 - A node without parents is pure noise, X_j = z_j. Read literally, cos(0) would shift it by 1.
-- Columns are named in an order that says nothing of the graph.
+- Columns are named in an order that is independent of the graph.
 """
 
 import dataclasses
@@ -33,13 +33,18 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from understudy.tables.schema import Column, Schema
+from understudy.core.settings import OneOf, Whole, require
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
+
+Floats = NDArray[np.float64]
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 0.5, 2.0
-"""The range of a weight's size; its sign is a fair coin."""
+"""The absolute value of a weight is uniform between these; its sign is positive with probability one half."""
 NONLINEAR_BOUND = 10.0
-"""Public bounds of nonlinear columns: |f_j| <= 3, and a standard normal beyond 7 has probability 3e-12."""
+"""Nonlinear columns lie within ± this: |f_j| <= 3, and a standard normal exceeds 7 with probability 3e-12."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,8 +54,8 @@ class Simulation:
     Attributes:
         frame: The rows.
         parents: The true parents of every column.
-        schema: What is public: names and kinds, and bounds for nonlinear equations (linear ones know none). It does
-            not tell the order.
+        schema: What is public: names and kinds, and the bounds of nonlinear equations (linear ones have none). It does
+            not contain the order.
         order: All columns, parents before children.
         equations: The name of the structural equations, a key of `EQUATIONS`.
         weights: For every column an array of shape (projections, parents): w_kj, in the order of `parents`.
@@ -61,16 +66,16 @@ class Simulation:
     schema: Schema
     order: tuple[str, ...]
     equations: str
-    weights: dict[str, np.ndarray]
+    weights: dict[str, Floats]
 
     def draw(self, n: int, *, seed: int) -> pl.DataFrame:
-        """`n` new rows of the same network, for testing against; the seed is not that of the network."""
-        _check_count("n", n, least=0)
+        """`n` new rows of the same network, for testing; the seed is not that of the network."""
+        require("draw, n", n, Whole(least=0))
         return self._rows(n, np.random.default_rng(seed))
 
     def _rows(self, n: int, draw: np.random.Generator) -> pl.DataFrame:
         noise = draw.standard_normal((n, len(self.order)))  # row by row, so that fewer rows are the first of more
-        columns: dict[str, np.ndarray] = {}
+        columns: dict[str, Floats] = {}
         for name, z in zip(self.order, noise.T, strict=True):
             columns[name] = structural(self.equations, self.weights[name], columns, self.parents[name], n) + z
         return pl.DataFrame({name: columns[name] for name in self.schema.names})
@@ -85,7 +90,7 @@ def simulate(
     degree: int = 2,
     seed: int,
 ) -> Simulation:
-    """`n` rows of `d` columns from a random Bayes network with structural equations, as the module defines them.
+    """`n` rows of `d` columns from a random Bayesian network with structural equations, as the module defines them.
 
     Args:
         n: Number of rows. The network does not depend on it.
@@ -96,14 +101,13 @@ def simulate(
         seed: All of the simulation's randomness.
 
     Raises:
-        ValueError: A setting is none of those above, or the graph has no room for so many edges.
+        ValueError: A setting is none of those above, or a graph of `d` nodes cannot have so many edges.
     """
-    for key, value, known in (("graph", graph, GRAPHS), ("equations", equations, EQUATIONS)):
-        if value not in known:
-            raise ValueError(f"simulate, {key}: expected one of {', '.join(known)}, got {value!r}.")
-    _check_count("n", n, least=0)
-    _check_count("d", d, least=1)
-    _check_count("degree", degree, least=0)
+    require("simulate, graph", graph, OneOf(*GRAPHS))
+    require("simulate, equations", equations, OneOf(*EQUATIONS))
+    require("simulate, n", n, Whole(least=0))
+    require("simulate, d", d, Whole(least=1))
+    require("simulate, degree", degree, Whole(least=0))
     for_network, for_rows = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
     names = tuple(f"x{j}" for j in range(1, d + 1))
     edges = GRAPHS[graph](d, degree, for_network)
@@ -126,15 +130,18 @@ def simulate(
     return dataclasses.replace(empty, frame=empty._rows(n, for_rows))
 
 
-# Graphs: edges[i, j] says that i is a parent of j, and i < j --------------------------------------------------------
+# Graphs -------------------------------------------------------------------------------------------------------------
+
+Edges = NDArray[np.bool_]
+"""A directed graph: entry (i, j) says that i is a parent of j, and then i < j."""
 
 
-def erdos_renyi(d: int, degree: int, draw: np.random.Generator) -> np.ndarray:
-    """A graph of `degree * d` edges, uniform among all with that many whose edges go upwards."""
+def erdos_renyi(d: int, degree: int, draw: np.random.Generator) -> Edges:
+    """A graph of `degree * d` edges, uniform among all acyclic graphs in this order that have as many."""
     above = np.transpose(np.triu_indices(d, k=1))
     if degree * d > len(above):
         raise ValueError(
-            f"simulate, degree: expected degree <= (d - 1) / 2, the most edges that d = {d} nodes have room for, "
+            f"simulate, degree: expected degree <= (d - 1) / 2, because d = {d} nodes cannot have more edges, "
             f"got {degree}."
         )
     edges = np.zeros((d, d), dtype=bool)
@@ -142,7 +149,7 @@ def erdos_renyi(d: int, degree: int, draw: np.random.Generator) -> np.ndarray:
     return edges
 
 
-def scale_free(d: int, degree: int, draw: np.random.Generator) -> np.ndarray:
+def scale_free(d: int, degree: int, draw: np.random.Generator) -> Edges:
     """A Barabási–Albert graph, where each new node becomes a parent of `degree` preferred earlier ones."""
     if degree >= d:
         raise ValueError(f"simulate, degree: expected degree < d = {d}, got {degree}.")
@@ -154,7 +161,7 @@ def scale_free(d: int, degree: int, draw: np.random.Generator) -> np.ndarray:
     return new_to_old[::-1, ::-1]  # the newest node first, so that edges go upwards
 
 
-GRAPHS: Mapping[str, Callable[[int, int, np.random.Generator], np.ndarray]] = {
+GRAPHS: Mapping[str, Callable[[int, int, np.random.Generator], Edges]] = {
     "erdos-renyi": erdos_renyi,
     "scale-free": scale_free,
 }
@@ -167,7 +174,7 @@ GRAPHS: Mapping[str, Callable[[int, int, np.random.Generator], np.ndarray]] = {
 class Equations:
     """A multiple index model: a sum of functions, each of its own projection of the parents."""
 
-    functions: tuple[Callable[[np.ndarray], np.ndarray], ...]
+    functions: tuple[Callable[[Floats], Floats], ...]
 
     @property
     def projections(self) -> int:
@@ -181,22 +188,15 @@ EQUATIONS: Mapping[str, Equations] = {
 }
 
 
-def random_weights(shape: tuple[int, ...], draw: np.random.Generator) -> np.ndarray:
+def random_weights(shape: tuple[int, ...], draw: np.random.Generator) -> Floats:
     """Weights uniform on [0.5, 2.0], independently negated with probability 0.5."""
     return draw.uniform(SMALLEST_WEIGHT, LARGEST_WEIGHT, shape) * draw.choice([-1.0, 1.0], shape)
 
 
-def structural(
-    equations: str, weights: np.ndarray, columns: Mapping[str, np.ndarray], parents: list[str], n: int
-) -> np.ndarray:
-    """f_j(Π_j) for `n` rows: what is left of a column without its noise."""
+def structural(equations: str, weights: Floats, columns: Mapping[str, Floats], parents: list[str], n: int) -> Floats:
+    """f_j(Π_j) for `n` rows: a column without its noise."""
     if not parents:
         return np.zeros(n)
     values = np.stack([columns[name] for name in parents])  # (parents, rows)
     functions = EQUATIONS[equations].functions
     return np.sum([f(w @ values) for f, w in zip(functions, weights, strict=True)], axis=0)
-
-
-def _check_count(key: str, value: int, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"simulate, {key}: expected an integer >= {least}, got {value!r}.")

@@ -1,1 +1,1 @@
-"""Metrics and `evaluate`: real and synthetic tables side by side."""
+"""Metrics, learners and `evaluate`: real and synthetic tables side by side."""

@@ -1,21 +1,57 @@
-"""Two tables side by side: the same columns, the same codes, the same scale.
+"""Two tables side by side: the same columns, the same codes, the same scale; and what a metric says of them.
 
-The one rule: both sides are read through the schema, exactly as `fit` reads a table, so a difference between them is
+The one rule: both tables are read through the schema, exactly as `fit` reads a table, so a difference between them is
 one of values and never of spelling. Booleans are categories here. A number that is not finite counts as missing, and
-one beyond ±1e100 is held there, where squares of differences still fit into a float.
+one beyond ±1e100 is clamped there, where squares of differences still fit into a float.
 """
 
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.tables.schema import Schema
 from understudy.tables.table import Table, read
 
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
+
+    Source = str | os.PathLike[str] | IntoDataFrame
+    """A table as `fit` takes it: a path, or a pandas, polars or pyarrow table."""
+
 FARTHEST = 1e100
+"""Numbers are clamped to plus or minus this, so that their squares are finite."""
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Parts = dict[tuple[str, ...], float]
+"""A value for each column or tuple of columns."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MetricResult:
+    """What a metric says of a pair of tables.
+
+    Attributes:
+        value: The value of the whole table; None if there is none, and then `how` says why.
+        summary: How the value is made of its parts: a sum, a mean, over which of them.
+        definition: The binning, the scale, the sample; true of each part as well.
+        parts: The same by column or by tuple of columns, if the value is made of such.
+    """
+
+    value: float | None
+    summary: str
+    definition: str = ""
+    parts: Parts = dataclasses.field(default_factory=dict)
+
+    @property
+    def how(self) -> str:
+        """The whole definition in words."""
+        return "; ".join(filter(None, (self.summary, self.definition)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -28,22 +64,22 @@ class Side:
         sizes: How many codes each of `codes` may hold, the missing one included.
     """
 
-    numbers: dict[str, np.ndarray]
-    codes: dict[str, np.ndarray]
+    numbers: dict[str, Floats]
+    codes: dict[str, Codes]
     sizes: dict[str, int]
 
     @property
     def rows(self) -> int:
         return len(next(iter((self.numbers or self.codes).values())))
 
-    def take(self, rows: np.ndarray) -> "Side":
+    def take(self, rows: NDArray[np.int64]) -> "Side":
         """The same columns with some of the rows."""
         numbers = {name: column[rows] for name, column in self.numbers.items()}
         codes = {name: column[rows] for name, column in self.codes.items()}
         return dataclasses.replace(self, numbers=numbers, codes=codes)
 
     def sample(self, rows: int, seed: int) -> "Side":
-        """At most so many rows, drawn without replacement; one and the same draw for tables of one length."""
+        """At most this many rows, drawn without replacement; tables of one length get the same draw."""
         if self.rows <= rows:
             return self
         return self.take(np.sort(np.random.default_rng(seed).choice(self.rows, rows, replace=False)))
@@ -55,9 +91,9 @@ class Pair:
 
     Attributes:
         names: The columns, in the order of the schema.
-        real: The table to be matched; a held-out part where there is one.
-        synthetic: The table that is judged.
-        scale: The table whose means and standard deviations make z-scores: the training part, else `real`.
+        real: The table to be matched; best a part that was kept from `fit`.
+        synthetic: The table that is evaluated.
+        scale: The table whose means and standard deviations make z-scores: the training table, else `real`.
         seed: Where subsamples come from.
     """
 
@@ -72,8 +108,8 @@ class Pair:
         return self.real, self.synthetic
 
     @functools.cached_property
-    def z_scores(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """The numbers of both sides as z-scores; a column that stands still in `scale` is only centred."""
+    def z_scores(self) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """The numbers of both sides as z-scores; a column that is constant in `scale` is only centred."""
         scales = {name: _location_and_deviation(column) for name, column in self.scale.numbers.items()}
         real, synthetic = (
             {name: (column - scales[name][0]) / scales[name][1] for name, column in side.numbers.items()}
@@ -82,27 +118,36 @@ class Pair:
         return real, synthetic
 
     def sample(self, rows: int) -> "Pair":
-        """At most so many rows of either side, on the same scale."""
+        """At most this many rows of either side, on the same scale."""
         real, synthetic = (side.sample(rows, self.seed) for side in self.sides)
         return dataclasses.replace(self, real=real, synthetic=synthetic)
 
 
-def open_tables(schema: Schema, tables: Mapping[str, Any]) -> dict[str, Side]:
-    """Reads tables of one schema over shared labels.
+def open_table(source: "Source | Table", schema: Schema) -> Table:
+    """A table without its unit: whom a row belongs to is nothing that a synthetic table could match.
 
-    The schema's unit is not read: who a row belongs to is nothing that a synthetic table could match.
+    Raises:
+        TableError: It cannot be read, or its structure is not the schema's.
+    """
+    if isinstance(source, Table):
+        return source
+    if schema.unit is not None:
+        ignore = (*schema.ignore, schema.unit)
+        schema = dataclasses.replace(schema, unit=None, max_rows_per_unit=None, ignore=ignore)
+    return read(source, schema)
+
+
+def open_tables(schema: Schema, tables: "Mapping[str, Source | Table]") -> dict[str, Side]:
+    """Reads tables of one schema over shared labels, without their unit.
 
     Args:
         schema: What the columns are.
-        tables: By a name of the caller's; each a path or a frame, as `fit` takes them.
+        tables: By a name of the caller's; each as `fit` takes it.
 
     Raises:
         TableError: A table cannot be read, or its structure is not the schema's.
     """
-    if schema.unit is not None:
-        ignore = (*schema.ignore, schema.unit)
-        schema = dataclasses.replace(schema, unit=None, max_rows_per_unit=None, ignore=ignore)
-    opened = {key: read(table, schema) for key, table in tables.items()}
+    opened = {key: open_table(table, schema) for key, table in tables.items()}
     labels = {
         column.name: list(column.labels) if column.labels is not None else _union(column.name, opened)
         for column in schema
@@ -127,21 +172,20 @@ def _side(table: Table, schema: Schema, labels: Mapping[str, list[str]]) -> Side
             own = table.labels.get(name, labels[name])
             places = {label: place for place, label in enumerate(labels[name])}
             # A missing value is -1, so it reads the last entry.
-            codes[name] = np.array([*(places[label] for label in own), len(places)], dtype=np.int64)[
-                table.columns[name]
-            ]
+            new_codes = np.array([*(places[label] for label in own), len(places)], dtype=np.int64)
+            codes[name] = new_codes[table.columns[name]]
             sizes[name] = len(places) + 1
     return Side(numbers=numbers, codes=codes, sizes=sizes)
 
 
-def _finite(column: np.ndarray) -> np.ndarray:
+def _finite(column: Floats) -> Floats:
     return np.clip(np.where(np.isfinite(column), column, np.nan), -FARTHEST, FARTHEST)
 
 
-def _location_and_deviation(column: np.ndarray) -> tuple[float, float]:
+def _location_and_deviation(column: Floats) -> tuple[float, float]:
     present = column[~np.isnan(column)]
     if not len(present):
         return 0.0, 1.0
-    # Of a column that stands still the computed deviation may be a rounding error.
-    moves = present.min() < present.max()
-    return float(present.mean()), (float(present.std()) or 1.0) if moves else 1.0
+    # The computed deviation of a constant column may be a rounding error.
+    varies = present.min() < present.max()
+    return float(present.mean()), (float(present.std()) or 1.0) if varies else 1.0

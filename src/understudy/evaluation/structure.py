@@ -1,15 +1,17 @@
-"""How near a learned graph is to the true one.
+"""Structure: how near a learned graph is to the true one.
 
 Graphs are parents by column, {column: [parents]}, as a model gives them; a column that is not named has none. The one
-rule: a ratio of nothing is 1. Who claims no edge claims no wrong one, and where there is no edge none can be missed.
+rule: a ratio of nothing is 1. A graph without edges has no wrong edge, and if there is no true edge none is missed.
 
 Source: structural Hamming distance, Tsamardinos, Brown and Aliferis (2006), Machine Learning 65, for directed graphs.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import TypeVar
 
 Graph = Mapping[str, Iterable[str]]
+Edge = TypeVar("Edge", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,7 +23,7 @@ class Structure:
         recall: Share of the true edges that were learned.
         f1: 2·hits / (learned + true edges): the harmonic mean of the two.
         skeleton_f1: The same without directions.
-        hamming: Structural Hamming distance: pairs of columns to be joined, parted or turned round; a turn counts once.
+        hamming: Structural Hamming distance: pairs of columns whose edge has to be added, removed or reversed.
         learned: Number of learned edges.
         true: Number of true edges.
     """
@@ -36,7 +38,7 @@ class Structure:
 
 
 def compare(learned: Graph, truth: Graph) -> Structure:
-    """Holds learned parents against the true ones.
+    """Compares learned parents with the true ones.
 
     Raises:
         ValueError: A column is its own parent, or the learned graph names a column that the truth does not.
@@ -67,7 +69,7 @@ def _edges(graph: Graph, word: str) -> set[tuple[str, str]]:
     return edges
 
 
-def _f1(found: Collection, right: Collection) -> float:
+def _f1(found: Collection[Edge], right: Collection[Edge]) -> float:
     return _ratio(2 * len(set(found) & set(right)), len(found) + len(right))
 
 

@@ -1,8 +1,8 @@
-"""Rows drawn until enough of them keep the rules.
+"""Rejection sampling: rows are drawn from a model until enough of them keep the rules.
 
-The one rule: never a row that breaks one, and never fewer rows than were asked for; if that would take for ever, an
-error that says how rare such rows are. Rows that are kept have exactly the model's distribution given the rules, and
-the same seed gives the same ones.
+The one rule: no returned row breaks a rule, and never fewer rows are returned than were asked for. If rows that keep
+the rules are too rare, an error says how rare. The rows that are kept have exactly the model's distribution given the
+rules, and the same seed gives the same rows.
 """
 
 import dataclasses
@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.tables.constraints import Rows, Rule
+from understudy.tables.constraints import sums
+from understudy.tables.rules import Condition, Constraint, Implication, Rule, SyntheticRows
+from understudy.tables.schema import Schema
 
-# What is drawn in vain before giving up: this many rows, and this many for each one asked for, if fewer are kept.
+# Sampling gives up if fewer than LEAST_KEPT of the rows keep the rules after max(FEWEST_DRAWN, DRAWN_PER_ROW * n) rows.
 FEWEST_DRAWN, DRAWN_PER_ROW, LEAST_KEPT = 20_000, 20, 0.01
 _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 2**17
 
@@ -39,7 +41,7 @@ class Acceptance:
 
     @property
     def share(self) -> float:
-        """The acceptance rate; 1 where nothing was drawn."""
+        """The acceptance rate; 1 if nothing was drawn."""
         return self.kept / self.drawn if self.drawn else 1.0
 
     def __str__(self) -> str:
@@ -53,30 +55,40 @@ class Acceptance:
         return f"most often broken: {rule}, by {_percent(count / self.drawn)} of rows"
 
 
+def rules(schema: Schema) -> list[Constraint]:
+    """The rules that every synthetic row keeps: the constraints, and the bounds of totals, which are computed."""
+    bounded = []
+    for each in sums(schema.constraints):
+        column = schema[each.total]
+        if column.low is not None or column.high is not None:
+            bounded.append(Implication((), Condition(each.total, low=column.low, high=column.high)))
+    return [*schema.constraints, *bounded]
+
+
 def keep(
-    make: Callable[[int, Key], Rows], rules: Sequence[Rule], n: int, *, key: Key
+    draw: Callable[[int, Key], SyntheticRows], held: Sequence[Rule], n: int, *, key: Key
 ) -> tuple[dict[str, NDArray], Acceptance]:
-    """Columns of `n` rows that keep all rules, and how many it took.
+    """The columns of `n` rows that keep all rules, and how many rows were drawn for them.
 
     Args:
-        make: Draws rows, each independent of the others.
-        rules: What they are held to.
+        draw: Draws rows from the model.
+        held: The rules that every row is held to.
 
     Raises:
         SamplingError: After max(20 n, 20000) rows, fewer than one in a hundred keep the rules.
     """
-    if not rules:
-        return dict(make(n, key).columns), Acceptance(n, n)
+    if not held:
+        return dict(draw(n, key).columns), Acceptance(n, n)
     parts: list[dict[str, NDArray]] = []
-    drawn, kept, broken, size = 0, 0, [0] * len(rules), n
+    drawn, kept, broken, size = 0, 0, [0] * len(held), n
     while True:
-        rows = make(size, key if not drawn else key.child(f"further rows, after {drawn}"))
-        met = [rule.holds(rows) for rule in rules]
+        rows = draw(size, key if not drawn else key.child(f"further rows, after {drawn}"))
+        met = [rule.holds(rows) for rule in held]
         good = np.logical_and.reduce(met)
         parts.append({name: column[good] for name, column in rows.columns.items()})
         drawn, kept = drawn + size, kept + int(good.sum())
         broken = [before + size - int(each.sum()) for before, each in zip(broken, met, strict=True)]
-        tally = Acceptance(drawn, kept, dict(zip(map(str, rules), broken, strict=True)))
+        tally = Acceptance(drawn, kept, dict(zip(map(str, held), broken, strict=True)))
         if kept >= n:
             return {name: np.concatenate([part[name] for part in parts])[:n] for name in parts[0]}, tally
         if drawn >= _limit(n) and kept < LEAST_KEPT * drawn:
@@ -84,18 +96,18 @@ def keep(
                 f"of {drawn} rows drawn from the model, {kept} ({_percent(tally.share)}) keep the rules, of {n} "
                 f"wanted; {tally.worst}. Check that rule against the schema, widen it, or ask for fewer rows."
             )
-        size = _next(tally, n)
+        size = _next_batch(tally, n)
 
 
 def _limit(n: int) -> int:
     return max(DRAWN_PER_ROW * n, FEWEST_DRAWN)
 
 
-def _next(tally: Acceptance, n: int) -> int:
-    """How many to draw next: what is likely to do, in a few sizes so that compiled samplers are made once."""
+def _next_batch(tally: Acceptance, n: int) -> int:
+    """How many rows to draw next: as many as are likely to suffice, rounded to few sizes so that few are compiled."""
     likely = 1.1 * (n - tally.kept) * (tally.drawn + 1) / (tally.kept + 1)
     most = max(_LARGEST_BATCH, n)
-    if tally.drawn < _limit(n):  # where it is to be decided whether to go on
+    if tally.drawn < _limit(n):  # stop at the limit, where sampling may give up
         likely = min(likely, _limit(n) - tally.drawn)
     return min(max(_SMALLEST_BATCH, 1 << (int(min(likely, most)) - 1).bit_length()), most)
 

@@ -1,0 +1,213 @@
+"""One column of a schema: what is publicly known about it, checked when it is made.
+
+The one rule: a column is complete and consistent from the start. Whatever it does not state is measured later with
+part of the privacy budget; nothing is guessed from the data.
+"""
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Mapping
+
+from understudy.core.text import did_you_mean
+from understudy.tables.values import (
+    SchemaError,
+    Value,
+    is_list,
+    is_text,
+    on_table_scale,
+    read_category,
+    read_instant,
+    read_instant_or_text,
+    read_number,
+    read_truth,
+    read_whole_number,
+    repeated,
+    show,
+)
+
+KINDS = ("continuous", "integer", "categorical", "boolean", "datetime")
+FARTHEST_BOUND, NARROWEST_BOUNDS = 1e250, 1e-250
+"""Bounds lie within the first of zero and at least the second apart: beyond that, float arithmetic overflows."""
+
+_DEFAULT_OTHER = "other"
+_BOUND_READERS: Mapping[str, Callable[[str, object], float | datetime.datetime]] = {
+    "continuous": read_number,
+    "integer": read_whole_number,
+    "datetime": read_instant,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Column:
+    """What is publicly known about one column.
+
+    Attributes:
+        name: Its name in the table.
+        kind: One of `KINDS`.
+        nullable: Whether a cell may be missing. The owner decides this, never the data.
+        low: The lowest possible value of a numeric column; None: it is measured. Dates and times are naive and in UTC:
+            an offset is converted, a date means its midnight, and the resolution is one microsecond.
+        high: The highest possible value, likewise. Either bound may stand alone.
+        values: The categories of a categorical column, as text; None: they are found by partition selection. The
+            integer 3 means the text "3", true and false mean "true" and "false".
+        other: The category that unknown values become. It may be one of `values`. If `values` are given and `other`
+            is not, unknown values count as missing; if `values` are not given, it is "other".
+        atoms: Values that a continuous column is known to repeat, such as 0.0; kept sorted.
+    """
+
+    name: str
+    kind: str
+    nullable: bool = False
+    low: float | datetime.datetime | None = None
+    high: float | datetime.datetime | None = None
+    values: tuple[str, ...] | None = None
+    other: str | None = None
+    atoms: tuple[float, ...] = ()
+
+    def __post_init__(self):
+        place = f"column {self.name!r}"
+        if not is_text(self.name):
+            raise SchemaError(f"{place}: expected name to be text, got {show(self.name)}.")
+        if self.kind not in KINDS:
+            hint = did_you_mean(self.kind, KINDS)
+            raise SchemaError(f"{place}: expected kind to be one of {', '.join(KINDS)}, got {show(self.kind)}.{hint}")
+        if not isinstance(self.nullable, bool):
+            raise SchemaError(f"{place}: expected nullable to be true or false, got {show(self.nullable)}.")
+        self._check_bounds(place)
+        self._check_categories(place)
+        self._check_atoms(place)
+
+    def _check_bounds(self, place: str) -> None:
+        for key in ("low", "high"):
+            bound = getattr(self, key)
+            if bound is None:
+                continue
+            if not self.is_numeric:
+                raise SchemaError(f"{place}: expected no {key} for kind {self.kind!r}, got {key} = {show(bound)}.")
+            self._set(key, _BOUND_READERS[self.kind](f"{place}: expected {key}", bound))
+        low, high = self.bounds
+        if low is not None and high is not None and low >= high:
+            raise SchemaError(f"{place}: expected low < high, got low = {show(self.low)}, high = {show(self.high)}.")
+        if any(bound is not None and abs(bound) > FARTHEST_BOUND for bound in (low, high)):
+            raise SchemaError(
+                f"{place}: expected bounds within ±{FARTHEST_BOUND:g}. Leave out a bound you do not know."
+            )
+        if low is not None and high is not None and high - low < NARROWEST_BOUNDS:
+            raise SchemaError(f"{place}: expected low and high at least {NARROWEST_BOUNDS:g} apart. Use another unit.")
+
+    def _check_categories(self, place: str) -> None:
+        if self.kind != "categorical":
+            for key in ("values", "other"):
+                if getattr(self, key) is not None:
+                    raise SchemaError(f"{place}: expected no {key} for kind {self.kind!r}; only a categorical has it.")
+            return
+        if self.values is None and self.other is None:
+            self._set("other", _DEFAULT_OTHER)
+        if self.values is not None:
+            self._set("values", _read_categories(place, self.values))
+        if self.other is not None:
+            self._set("other", read_category(f"{place}: expected other", self.other))
+
+    def _check_atoms(self, place: str) -> None:
+        rule = f"{place}: expected atoms"
+        if not is_list(self.atoms):
+            raise SchemaError(f"{rule} to be a list of numbers, got {show(self.atoms)}.")
+        if len(self.atoms) and self.kind != "continuous":
+            raise SchemaError(f"{place}: expected no atoms for kind {self.kind!r}; only a continuous column has them.")
+        atoms = [read_number(f"{rule} to hold only numbers, each", atom) for atom in self.atoms]
+        if (twice := repeated(atoms)) is not None:
+            raise SchemaError(f"{rule} to be distinct, got {show(twice)} twice.")
+        low, high = self.bounds
+        for atom in atoms:
+            if (low is not None and atom < low) or (high is not None and atom > high):
+                raise SchemaError(f"{rule} to lie within low and high, got {show(atom)}.")
+        self._set("atoms", tuple(sorted(atoms)))
+
+    def _set(self, key: str, value: object) -> None:
+        """Replaces a field by its canonical form while the column is made; later it is frozen."""
+        object.__setattr__(self, key, value)
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the column has an order and a distance: continuous, integer or datetime."""
+        return self.kind in _BOUND_READERS
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """`low` and `high` on the scale of a `Table`, where datetimes are microseconds since 1970."""
+        low, high = (None if bound is None else on_table_scale(bound) for bound in (self.low, self.high))
+        return low, high
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The public text of every code, `other` last unless it is one of `values`; None without `values`."""
+        if self.values is None or self.other is None or self.other in self.values:
+            return self.values
+        return (*self.values, self.other)
+
+    def canonical(self, rule: str, value: object) -> Value:
+        """A public value of this column in its one form: a number, an instant, a truth value or a category.
+
+        Args:
+            rule: How an error begins, such as "column 'age': expected low".
+            value: As a person gives it; an instant may be ISO 8601 text.
+
+        Raises:
+            SchemaError: The column cannot hold it.
+        """
+        if self.kind == "datetime":
+            return read_instant_or_text(rule, value)
+        if self.is_numeric:
+            return _BOUND_READERS[self.kind](rule, value)
+        if self.kind == "boolean":
+            return read_truth(rule, value)
+        category = read_category(rule, value)
+        if self.labels is not None and category not in self.labels:
+            hint = did_you_mean(category, self.labels)
+            raise SchemaError(f"{rule} to be one of the values of {self.name!r}, got {category!r}.{hint}")
+        return category
+
+    def __str__(self) -> str:
+        facts = [self.kind]
+        if self.low is not None or self.high is not None:
+            facts.append(" to ".join("?" if bound is None else show(bound) for bound in (self.low, self.high)))
+        if self.values is not None:
+            facts.append(f"{len(self.values)} values")
+        return ", ".join(facts + ["may be missing"] * self.nullable)
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The columns of one table by name, and the names that are not columns of the synthetic table.
+
+    Attributes:
+        by_name: The columns.
+        excluded: For a name of the table that is not synthesized, the reason: "the unit", "ignored".
+    """
+
+    by_name: Mapping[str, Column]
+    excluded: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self.by_name
+
+    def __getitem__(self, name: object) -> Column:
+        """The column of this name.
+
+        Raises:
+            SchemaError: There is none. The message says why, or which name is near.
+        """
+        if isinstance(name, str) and name in self.by_name:
+            return self.by_name[name]
+        if isinstance(name, str) and name in self.excluded:
+            raise SchemaError(f"expected a column of the synthetic table, but {name!r} is {self.excluded[name]}.")
+        raise SchemaError(f"the schema has no column {name!r}.{did_you_mean(name, self.by_name)}")
+
+
+def _read_categories(place: str, values: object) -> tuple[str, ...]:
+    if not is_list(values) or not len(values):
+        raise SchemaError(f"{place}: expected values to be a list of at least one category, got {show(values)}.")
+    categories = [read_category(f"{place}: expected values to hold only text, each", value) for value in values]
+    if (twice := repeated(categories)) is not None:
+        raise SchemaError(f"{place}: expected values to be distinct, got {twice!r} twice.")
+    return tuple(categories)
