@@ -1,4 +1,4 @@
-"""The ledger file: charged before read, never overspent, never believed when damaged."""
+"""The ledger file: charged before anything is read, never overspent, refused when damaged."""
 
 import json
 import os
@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from understudy.privacy.accounting import Budget, BudgetExceeded
 from understudy.privacy.ledger_file import LedgerError, LedgerFile
+from understudy.privacy.plan import Budget, BudgetExceeded
 
 FIT = {
     "kind": "fit",
@@ -160,9 +160,9 @@ def test_the_text_shows_totals_caps_and_fits(ledger):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (HEADER + line() + line()[:30], "line 3: the last line is torn"),
-        (HEADER + line() + line()[:-1], "line 3: the last line is torn"),
-        (HEADER[:-1], "line 1: the last line is torn"),
+        (HEADER + line() + line()[:30], "line 3: the last line is incomplete"),
+        (HEADER + line() + line()[:-1], "line 3: the last line is incomplete"),
+        (HEADER[:-1], "line 1: the last line is incomplete"),
         (HEADER + line()[:30] + b"\n", "line 2: not a JSON object"),
         (HEADER + b"{broken\n" + line(), "line 2: not a JSON object"),
         (HEADER + b"\n" + line(), "line 2: not a JSON object"),
@@ -174,7 +174,7 @@ def test_the_text_shows_totals_caps_and_fits(ledger):
         (HEADER + line(epsilon=-1.0), "line 2: fit: epsilon: expected a finite number > 0, got -1"),
         (HEADER + line(epsilon=float("nan")), "line 2: fit: epsilon: expected a finite number > 0, got nan"),
         (HEADER + line(epsilon="1"), "line 2: fit: epsilon: expected a finite number > 0, got '1'"),
-        (HEADER + line(delta=None), "line 2: fit: delta: expected a number between 0 and 1"),
+        (HEADER + line(delta=None), "line 2: fit: delta: expected a finite number > 0 and < 1"),
         (HEADER + line(table=3), "line 2: fit: expected text in 'table'"),
         (b'{"kind": "understudy-ledger", "format": 2}\n', "expected ledger format 1, got 2"),
         (line(), "not an understudy ledger"),
@@ -199,13 +199,13 @@ def test_a_damaged_or_foreign_file_is_reported_and_left_alone(ledger, content, m
     assert ledger.path.read_bytes() == content
 
 
-def test_a_torn_line_is_said_to_count_as_spent(ledger):
+def test_an_incomplete_line_is_said_to_count_as_spent(ledger):
     ledger.path.write_bytes(HEADER + line()[:30])
     with pytest.raises(LedgerError, match="A fit may have been started here, so count it as spent"):
         ledger.records()
 
 
-def test_a_torn_line_completed_by_hand_is_believed_again(ledger):
+def test_an_incomplete_line_completed_by_hand_is_accepted_again(ledger):
     ledger.path.write_bytes(HEADER + line()[:-1])
     with ledger.path.open("ab") as file:
         file.write(b"\n")
@@ -279,7 +279,7 @@ def test_a_full_disk_leaves_no_half_line(ledger):
 
 CHARGE_MANY = """if True:
     import sys
-    from understudy.privacy.ledger import BudgetExceeded
+    from understudy.privacy.plan import BudgetExceeded
     from understudy.privacy.ledger_file import LedgerFile
     ledger = LedgerFile(sys.argv[1])
     for _ in range(int(sys.argv[2])):
@@ -314,11 +314,12 @@ def test_a_killed_process_leaves_every_fit_it_was_told_of_charged(ledger, moment
     told = [process.stdout.readline().strip()]
     time.sleep(moment)
     process.send_signal(signal.SIGKILL)
-    told += process.communicate(timeout=20)[0].split()
+    told += process.stdout.read().split()  # not `communicate`, which loses what `readline` has read ahead
+    process.wait(timeout=20)
     try:
         charged = [record["id"] for record in ledger.records()]
     except LedgerError as error:
-        assert "the last line is torn" in str(error)
+        assert "the last line is incomplete" in str(error)
     else:
         # At most one fit was charged and not yet told; the other way round must never happen.
         assert charged[: len(told)] == told

@@ -1,4 +1,4 @@
-"""Settings that declare what they may be, and the one validator that holds them to it.
+"""Settings that declare their constraints, and the one validator that checks them.
 
 A configuration is a frozen, keyword-only dataclass that inherits `Settings` and lists its constraints by field:
 
@@ -19,8 +19,8 @@ class's own `__post_init__`, which calls `super().__post_init__()` first.
 import dataclasses
 import math
 import numbers
-from collections.abc import Callable, Mapping
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Protocol, cast
 
 
 class Constraint(Protocol):
@@ -65,7 +65,7 @@ class Number:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Whole:
-    """A whole number within bounds, both included."""
+    """A whole number within bounds, both included; a float is not one, even if it has no fraction."""
 
     least: int = 1
     most: int | None = None
@@ -75,9 +75,9 @@ class Whole:
         return f"a whole number >= {self.least}" + ("" if self.most is None else f" and <= {self.most}")
 
     def holds(self, value: object) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
             return False
-        return value >= self.least and (self.most is None or value <= self.most)
+        return int(value) >= self.least and (self.most is None or int(value) <= self.most)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,10 @@ class Each:
         self.rule = f"a tuple of at least one entry, each {entry.rule}"
 
     def holds(self, value: object) -> bool:
-        return isinstance(value, tuple) and len(value) > 0 and all(map(self.entry.holds, value))
+        if not isinstance(value, tuple):
+            return False
+        entries = cast("tuple[object, ...]", value)
+        return len(entries) > 0 and all(map(self.entry.holds, entries))
 
 
 class Optional:
@@ -135,21 +138,36 @@ class Satisfies:
 
 
 class Settings:
-    """Base of every configuration: checks its declared constraints when it is made. A list becomes a tuple."""
+    """Base of every configuration: checks its declared constraints when it is made.
+
+    A list becomes a tuple, and a number of another library, such as NumPy, the Python number.
+    """
 
     constraints: ClassVar[Constraints] = {}
 
     def __post_init__(self) -> None:
         for name, constraint in self.constraints.items():
-            value = getattr(self, name)
-            if isinstance(value, list):
-                value = tuple(value)
-                object.__setattr__(self, name, value)
+            value = _plain(getattr(self, name))
             require(f"{type(self).__name__}.{name}", value, constraint)
+            object.__setattr__(self, name, value)
 
 
 def require(place: str, value: object, constraint: Constraint) -> None:
     """Raises a ValueError that names the place, the rule and the fact, unless the constraint holds."""
     if not constraint.holds(value):
-        shown = f"{value:g}" if isinstance(value, float) else repr(value)
+        shown = f"{value:g}" if isinstance(value, float) and not value.is_integer() else _shown(value)
         raise ValueError(f"{place}: expected {constraint.rule}, got {shown}.")
+
+
+def _shown(value: object) -> str:
+    return str(value) if isinstance(value, numbers.Real) else repr(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return tuple(_plain(entry) for entry in cast("Sequence[object]", value))
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else value

@@ -1,23 +1,22 @@
-"""The ledger file: what has been spent on a table over all runs, and the cap that ends it.
+"""The ledger file: what has been spent on a table over all runs, and its cap.
 
 The one rule: charge before reading. A fit is entered, and is on the disk, before its first row is
-read, so a fit that is killed stays charged, and two processes that race cannot overspend.
+read. So a fit that is killed stays charged, and two processes at the same time cannot overspend.
 
-The file is one JSON object a line and only ever grows. A first line says what it is; then come
-"cap" and "fit" lines. Every change is made under an exclusive lock and fsynced.
+The file holds one JSON object a line and only ever grows. The first line says what the file is; then come
+"cap" and "fit" records. Every change is made under an exclusive lock and fsynced.
 
 Totals are plain sums of epsilon and of delta (basic composition). They hold even when a later
 budget is chosen after seeing earlier results, which tighter rules do not promise without further
 care: Rogers et al. (2016), arXiv:1605.08294.
 
-A table is known by its public name, the schema's. Never by a hash of its contents: a hash of
-private data is itself a release, as anyone with a guess at the data can check it.
+A table is identified by its public name, the schema's, never by a hash of its contents: a hash of
+private data is itself a release, since anyone with a guess at the data can check it.
 """
 
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import json
 import os
 import stat
@@ -26,19 +25,27 @@ import uuid
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
-from understudy.privacy.accounting import Budget, BudgetExceeded
+from understudy.core.files import lock
+from understudy.core.settings import Satisfies, require
+from understudy.privacy.plan import Budget, BudgetExceeded
 
-HEADER = {"kind": "understudy-ledger", "format": 1}
+HEADER: dict[str, Any] = {"kind": "understudy-ledger", "format": 1}
 
-# A lock is held for milliseconds. One that is held for longer belongs to a process that hangs.
+# A lock is held for milliseconds. If it is held for this long, the process that holds it hangs.
 _PATIENCE_SECONDS = 30.0
+# Each kind of record has these fields of text, besides epsilon and delta.
 _TEXT_FIELDS = {"cap": ("table", "time"), "fit": ("id", "table", "method", "time", "version")}
 
 
+Record = dict[str, Any]
+"""One line of the file: a cap or a fit."""
+PUBLIC_NAME = Satisfies("its public name", lambda name: isinstance(name, str) and name != "")
+
+
 class LedgerError(ValueError):
-    """The ledger file cannot be read, written or believed. No fit was started."""
+    """The ledger file cannot be read, cannot be written, or is damaged. No fit was started."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,16 +67,8 @@ class LedgerFile:
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
 
-    def charge(
-        self,
-        table: str,
-        epsilon: float,
-        delta: float,
-        method: str,
-        *,
-        version: str = "",
-    ) -> str:
-        """Enters one fit and returns its id. Call it before the first hatch is opened.
+    def charge(self, table: str, epsilon: float, delta: float, method: str, *, version: str = "") -> str:
+        """Enters one fit and returns its id. Call it before the first row is read.
 
         Args:
             table: The public name of the table.
@@ -84,10 +83,11 @@ class LedgerFile:
         """
         asked = Budget(epsilon=epsilon, delta=delta)
         with self._open(write=True) as descriptor:
-            self._refuse(self._read(descriptor), table, asked)
+            self._refuse_beyond_cap(self._read(descriptor), table, asked)
+            identity = str(uuid.uuid4())
             entry = {
                 "kind": "fit",
-                "id": str(uuid.uuid4()),
+                "id": identity,
                 "table": _name(table),
                 "method": method,
                 "epsilon": asked.epsilon,
@@ -96,28 +96,28 @@ class LedgerFile:
                 "version": version,
             }
             self._append(descriptor, entry)
-        return entry["id"]
+        return identity
 
     def check(self, table: str, epsilon: float, delta: float) -> None:
-        """Refuses what `charge` would refuse now, and enters nothing."""
+        """Refuses what `charge` would refuse now, without entering anything."""
         if self.path.exists():
-            self._refuse(self.records(), table, Budget(epsilon=epsilon, delta=delta))
+            self._refuse_beyond_cap(self.records(), table, Budget(epsilon=epsilon, delta=delta))
 
     def set_cap(self, table: str, epsilon: float, delta: float) -> None:
-        """Sets what may be spent on a table in all. The last cap holds; all stay visible."""
+        """Sets what may be spent on a table in all. The last cap holds; earlier ones stay in the file."""
         cap = Budget(epsilon=epsilon, delta=delta)
         with self._open(write=True) as descriptor:
             self._read(descriptor)
             entry = {"kind": "cap", "table": _name(table), "epsilon": cap.epsilon, "delta": cap.delta, "time": _now()}
             self._append(descriptor, entry)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """Every cap and fit in the file, oldest first."""
         with self._open(write=False) as descriptor:
             return self._read(descriptor)
 
     def tables(self) -> list[str]:
-        """The tables the file speaks of, in order of appearance."""
+        """The tables named in the file, in order of appearance."""
         return list(dict.fromkeys(record["table"] for record in self.records()))
 
     def total(self, table: str) -> Total:
@@ -130,19 +130,19 @@ class LedgerFile:
         return Budget(epsilon=cap["epsilon"], delta=cap["delta"]) if cap else None
 
     def show(self) -> str:
-        """The whole file, table by table, for people."""
+        """The whole file as text, table by table."""
         records = self.records()
         if not records:
             return f"{self.path}: no fits and no caps yet."
         parts = [_show(records, table) for table in dict.fromkeys(record["table"] for record in records)]
         return "\n\n".join(parts)
 
-    def _refuse(self, records: list[dict], table: str, asked: Budget) -> None:
+    def _refuse_beyond_cap(self, records: list[Record], table: str, asked: Budget) -> None:
         if cap := _cap(records, table):
             self._refuse_above(records, table, "epsilon", asked.epsilon, cap["epsilon"])
             self._refuse_above(records, table, "delta", asked.delta, cap["delta"])
 
-    def _refuse_above(self, records: list[dict], table: str, field: str, asked: float, most: float) -> None:
+    def _refuse_above(self, records: list[Record], table: str, field: str, asked: float, most: float) -> None:
         # Decimals add as people do: three times 0.1 is 0.3, and a cap of 0.3 allows it.
         spent = _sum(records, table, field)
         if spent + _decimal(asked) > _decimal(most):
@@ -167,41 +167,33 @@ class LedgerFile:
                 os.close(descriptor)  # and with it the lock
 
     def _locked(self, write: bool) -> int:
+        """A descriptor of the file that now has this path, under the lock."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND if write else os.O_RDONLY
-        deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             descriptor = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
             try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise LedgerError(f"{self.path}: expected a plain file, got something else.")
-                self._lock(descriptor, write, deadline)
-                # Whoever held the lock before may have put another file in this place.
+                lock(descriptor, shared=not write, patience=_PATIENCE_SECONDS)
+                # The process that held the lock before may have put another file at this path.
                 if os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
                     return descriptor
+            except BlockingIOError:
+                os.close(descriptor)
+                raise LedgerError(
+                    f"{self.path}: another process has held the ledger for {_PATIENCE_SECONDS:.0f} seconds. "
+                    "Find out which, and try again."
+                ) from None
             except BaseException:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
 
-    def _lock(self, descriptor: int, write: bool, deadline: float) -> None:
-        kind = fcntl.LOCK_EX if write else fcntl.LOCK_SH
-        while True:
-            try:
-                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise LedgerError(
-                        f"{self.path}: another process has held the ledger for {_PATIENCE_SECONDS:.0f} seconds. "
-                        "Find out which, and try again."
-                    ) from None
-                time.sleep(0.005)
-
     def _fail(self, error: OSError, verb: str) -> NoReturn:
         hint = " Make the folder first." if error.errno == errno.ENOENT and not self.path.parent.is_dir() else ""
         raise LedgerError(f"{self.path}: cannot {verb} the ledger: {error.strerror}.{hint}") from None
 
-    def _read(self, descriptor: int) -> list[dict[str, Any]]:
+    def _read(self, descriptor: int) -> list[Record]:
         """The caps and fits, each line checked; a new file has none."""
         with open(os.dup(descriptor), "rb") as file:
             file.seek(0)
@@ -210,7 +202,7 @@ class LedgerFile:
             return []
         *lines, rest = content.split(b"\n")
         if rest:
-            self._distrust(len(lines) + 1, "the last line is torn: it does not end")
+            self._refuse_damaged(len(lines) + 1, "the last line is incomplete")
         records = [self._parse(number, line) for number, line in enumerate(lines, 1)]
         if records[0].get("kind") != HEADER["kind"]:
             raise LedgerError(f"{self.path}: not an understudy ledger. Give another path.")
@@ -221,10 +213,10 @@ class LedgerFile:
         for number, record in enumerate(records[1:], 2):
             fault = _fault(record)
             if fault:
-                self._distrust(number, fault)
+                self._refuse_damaged(number, fault)
         return records[1:]
 
-    def _parse(self, number: int, line: bytes) -> dict[str, Any]:
+    def _parse(self, number: int, line: bytes) -> Record:
         try:
             record = json.loads(line.decode())
         except (ValueError, RecursionError):
@@ -232,17 +224,17 @@ class LedgerFile:
         if not isinstance(record, dict):
             if number == 1:
                 raise LedgerError(f"{self.path}: not an understudy ledger. Give another path.")
-            self._distrust(number, "not a JSON object")
-        return record
+            self._refuse_damaged(number, "not a JSON object")
+        return cast(Record, record)
 
-    def _distrust(self, number: int, fault: str) -> NoReturn:
+    def _refuse_damaged(self, number: int, fault: str) -> NoReturn:
         raise LedgerError(
             f"{self.path}, line {number}: {fault}. A fit may have been started here, so count it as spent: look at the "
             "line and complete it by hand, or delete it if you know that no fit followed. Nothing was read or written."
         )
 
-    def _append(self, descriptor: int, record: dict[str, Any]) -> None:
-        """Adds one line, and the first line to a new file, and waits until the disk has them."""
+    def _append(self, descriptor: int, record: Record) -> None:
+        """Adds one line, and the header to a new file, and waits until they are on the disk."""
         before = os.fstat(descriptor).st_size
         records = [record] if before else [HEADER, record]
         content = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in records).encode()
@@ -252,7 +244,7 @@ class LedgerFile:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(descriptor)
         except OSError:
-            # Still under the lock, and no fit was started: take the half line back.
+            # Still under the lock, and no fit was started: remove the incomplete line.
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, before)
             raise
@@ -265,8 +257,7 @@ class LedgerFile:
 
 
 def _name(table: str) -> str:
-    if not isinstance(table, str) or not table:
-        raise ValueError(f"table: expected its public name, got {table!r}.")
+    require("table", table, PUBLIC_NAME)
     return table
 
 
@@ -278,22 +269,22 @@ def _decimal(number: float) -> Decimal:
     return Decimal(repr(float(number)))
 
 
-def _sum(records: list[dict], table: str, field: str) -> Decimal:
+def _sum(records: list[Record], table: str, field: str) -> Decimal:
     fits = (record for record in records if record["kind"] == "fit" and record["table"] == table)
     return sum((_decimal(fit[field]) for fit in fits), Decimal(0))
 
 
-def _total(records: list[dict], table: str) -> Total:
+def _total(records: list[Record], table: str) -> Total:
     fits = sum(record["kind"] == "fit" and record["table"] == table for record in records)
     return Total(epsilon=float(_sum(records, table, "epsilon")), delta=float(_sum(records, table, "delta")), fits=fits)
 
 
-def _cap(records: list[dict], table: str) -> dict[str, Any] | None:
+def _cap(records: list[Record], table: str) -> Record | None:
     caps = [record for record in records if record["kind"] == "cap" and record["table"] == table]
     return caps[-1] if caps else None
 
 
-def _fault(record: dict[str, Any]) -> str | None:
+def _fault(record: Record) -> str | None:
     """What is wrong with a record, or None. An amount that is not > 0 would hand budget back."""
     kind = record.get("kind")
     if kind not in _TEXT_FIELDS:
@@ -302,13 +293,13 @@ def _fault(record: dict[str, Any]) -> str | None:
         if not isinstance(record.get(field), str):
             return f"{kind}: expected text in {field!r}"
     try:
-        Budget(epsilon=record.get("epsilon"), delta=record.get("delta"))  # pyright: ignore[reportArgumentType]
+        Budget(epsilon=cast(float, record.get("epsilon")), delta=cast(float, record.get("delta")))
     except ValueError as error:
         return f"{kind}: {str(error).rstrip('.')}"
     return None
 
 
-def _show(records: list[dict], table: str) -> str:
+def _show(records: list[Record], table: str) -> str:
     total, cap = _total(records, table), _cap(records, table)
     limit = f"cap: epsilon = {cap['epsilon']:g}, delta = {cap['delta']:g}" if cap else "no cap"
     count = "1 fit" if total.fits == 1 else f"{total.fits} fits"
