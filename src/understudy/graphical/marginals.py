@@ -1,10 +1,10 @@
-"""Marginals: how many rows there are in every cell of a few columns, measured, and chosen by how wrong a guess is.
+"""Marginals: how many rows lie in every cell of a few columns. Measures them, and selects the one a model has wrong.
 
-The one rule: a marginal of rows that has no noise stays inside its hatch. What comes out of this room is a `Measured`
-marginal, with its sigma, or the number of a clique that was chosen.
+The one rule: a marginal without noise stays inside its mechanism. This module hands out `Measured` marginals, which
+carry the deviation of their noise, and the numbers of selected cliques.
 
-Columns enter as codes of `encoding.Bins`. A *clique* is a tuple of columns; its marginal is an array with one axis for
-each, in the clique's order.
+Columns enter as codes of `Bins`. A *clique* is a tuple of columns; its marginal is an array with one axis for each, in
+the clique's order. An entry of a marginal is a *cell*; a *block* is a coarse cell made of neighbouring bins.
 
 Sources: McKenna, Sheldon, Miklau (2019), arXiv:1901.09136; McKenna, Miklau, Sheldon (2021), arXiv:2108.04978;
 McKenna et al. (2022), arXiv:2201.12677, for the weighted and penalised score of a clique.
@@ -20,19 +20,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.encoding import encoder as encoding
-from understudy.encoding.encoder import Bins, Encoder
+from understudy.encoding.encoder import ROUNDS, Bins, ColumnMap, Encoder, make_bins
+from understudy.privacy.counts import noisy_counts
 from understudy.privacy.ledger import FilterShare, Ledger
-from understudy.privacy.mechanisms import noisy_counts, private_choice
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.selection import MarginalError, select_marginal
 
 Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
 Clique = tuple[str, ...]
 
-FARTHEST = 4.0  # deviations from the mean: beyond it a cell matters no more, and the price of a choice is its square
-RARE = 0.002  # what lies farther out in levels is not looked at for deviations
-WITHIN = 32  # places in a cell that its values are read at
-MOST_CATEGORIES = 512  # cells of a category column; rarer ones than this allows share a cell
+LARGEST_Z_SCORE = 4.0
+"""Values farther from the mean than this many deviations weigh no more: the noise of a selection grows with it."""
+RARE = 0.002
+"""Z-scores are not computed farther out in levels than this."""
+PLACES_PER_BIN = 32
+"""The values of a bin are read at this many places for their z-score."""
+MOST_CATEGORIES = 512
+"""A category column has at most about this many bins; rarer categories share one."""
+INTERPOLATION_ERROR = 0.002
+"""Part of the rows by which a number's count may be off because its edges lie between the edges that were counted."""
+COUNTED_AS = {"numeric": tuple(ROUNDS), "listed": ("count",), "unlisted": ("count selected",)}
+"""The encoder's planned counts of a column, by what kind of column it is. The one place that repeats their names."""
 
 
 # Domains ------------------------------------------------------------------------------------------------------------
@@ -40,13 +49,13 @@ MOST_CATEGORIES = 512  # cells of a category column; rarer ones than this allows
 
 @dataclasses.dataclass(frozen=True)
 class Domain:
-    """The columns, in order, and how many cells each has. Public."""
+    """The columns, in order, and how many bins each has. Public."""
 
     sizes: Mapping[str, int]
 
     @classmethod
-    def of(cls, cells: Mapping[str, Bins]) -> "Domain":
-        return cls({name: cut.size for name, cut in cells.items()})
+    def of(cls, bins: Mapping[str, Bins]) -> "Domain":
+        return cls({name: each.size for name, each in bins.items()})
 
     @property
     def names(self) -> Clique:
@@ -70,32 +79,32 @@ def all_pairs(domain: Domain) -> list[Clique]:
 
 
 def cut(encoder: Encoder, *, most: int, least: float = 0.0) -> dict[str, Bins]:
-    """Bins for counting: numbers in about `most` cells, categories one by one unless they are rare.
+    """Bins for counting: numbers in about `most` bins, categories one by one unless they are rare.
 
-    Neighbouring categories that hold less than `least` of the rows share a cell, out of which they come in the
-    proportions that the encoder bought.
+    Neighbouring categories that hold less than `least` of the rows share a bin. Inside it they keep the proportions
+    that the encoder released.
     """
-    cells = encoding.make_bins(encoder, most)
+    bins = make_bins(encoder, most)
     for name, column_map in encoder.maps.items():
         if column_map.labels is not None:
-            rare = max(least, 1 / MOST_CATEGORIES if cells[name].size > MOST_CATEGORIES else 0.0)
-            cells[name] = dataclasses.replace(cells[name], edges=_without_rare(cells[name].edges, rare))
-    return cells
+            rare = max(least, 1 / MOST_CATEGORIES if bins[name].size > MOST_CATEGORIES else 0.0)
+            bins[name] = dataclasses.replace(bins[name], edges=_without_rare(bins[name].edges, rare))
+    return bins
 
 
-def _without_rare(ends: Floats, least: float) -> Floats:
-    """The ends without those between rare neighbours: cells are joined until they hold `least`, common ones never."""
-    masses = np.diff(ends)
+def _without_rare(edges: Floats, least: float) -> Floats:
+    """The edges without those between rare neighbours: bins are joined until they hold `least`, common ones never."""
+    masses = np.diff(edges)
     kept, held = [0], 0.0
     for i, mass in enumerate(masses):
         if i and (mass >= least or held >= least):
             kept.append(i)
             held = 0.0
         held += mass
-    return np.append(ends[kept], ends[-1])
+    return np.append(edges[kept], edges[-1])
 
 
-# What was measured --------------------------------------------------------------------------------------------------
+# Measured marginals -----------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,14 +115,14 @@ class Measured:
         clique: Its columns.
         counts: Noisy counts, one axis for each column.
         sigma: The deviation of the noise of one cell.
-        starts: Where it was counted in blocks of neighbouring cells: for each column, the cell that every block begins
-            with. Empty where it was counted cell by cell.
+        starts: If it was counted in blocks of neighbouring bins: for each column, the bin that every block begins
+            with. Empty if it was counted bin by bin.
     """
 
     clique: Clique
     counts: Floats
     sigma: float
-    starts: tuple[NDArray[np.int64], ...] = ()
+    starts: tuple[Codes, ...] = ()
 
 
 def measure(
@@ -121,12 +130,13 @@ def measure(
     clique: Clique,
     domain: Domain,
     *,
+    starts: tuple[Codes, ...] = (),
     planned: str | FilterShare,
     what: str,
     ledger: Ledger,
     key: Key,
 ) -> Measured:
-    """Buys one marginal.
+    """Measures one marginal, in bins or in blocks of them.
 
     Privacy:
         Through `noisy_counts`: one row is in one cell, so the L2 sensitivity is 1 per row.
@@ -135,36 +145,44 @@ def measure(
         BudgetExceeded: The ledger cannot pay. Nothing has been read.
     """
     sigma = ledger.noise(planned, "discrete gaussian") * rows.max_rows_per_unit
-    counts = noisy_counts(rows, clique, domain.shape(clique), what=what, planned=planned, ledger=ledger, key=key)
-    return Measured(clique, counts, sigma)
+    shape = tuple(len(at) for at in starts) if starts else domain.shape(clique)
+    groups = block_groups(domain, clique, starts)
+    counts = noisy_counts(rows, clique, shape, groups=groups, what=what, planned=planned, ledger=ledger, key=key)
+    return Measured(clique, counts, sigma, starts)
 
 
-BETWEEN_ENDS = 0.002
-# What the encoder's counts of a column are called in its plan.
-BOUGHT_AS = {"numeric": ("find", "resolve", "refine"), "listed": ("count",), "unlisted": ("count selected",)}
+def block_groups(domain: Domain, clique: Clique, starts: Sequence[Codes]) -> tuple[Codes, ...]:
+    """For each column, the block of every bin. Empty if there are no blocks."""
+    return tuple(blocks_of_bins(at, domain.sizes[name]) for name, at in zip(clique, starts, strict=False))
 
 
-def from_encoder(encoder: Encoder, cells: Mapping[str, Bins], *, ledger: Ledger) -> list[Measured]:
-    """The marginals of single columns that the encoder's purchase already holds: nothing is bought.
+def blocks_of_bins(starts: Codes, size: int) -> Codes:
+    """The block of each of `size` bins, given the bin that every block begins with."""
+    return np.searchsorted(starts, np.arange(size), side="right") - 1
 
-    A cell between two ends of levels holds (end - start) · (1 - missing) · rows. Its noise is that of a cell that was
-    counted in every round. For numbers it is √2 times that, since both ends of a cell lie between ends that were
-    counted, and `BETWEEN_ENDS` of the rows, since what is between them is only guessed, however little noise there is.
+
+def from_encoder(encoder: Encoder, bins: Mapping[str, Bins], *, ledger: Ledger) -> list[Measured]:
+    """The marginals of single columns, which the encoder has already released: they cost nothing.
+
+    A bin between two edges of levels holds (end - start) · (1 - missing) · rows. Its noise is that of a bin that was
+    counted in every round. For numbers it is √2 times that, since both edges of a bin lie between edges that were
+    counted, and `INTERPOLATION_ERROR` of the rows, since what lies between them is only interpolated, however little
+    noise there is.
     """
-    found = []
+    found: list[Measured] = []
     for name, column_map in encoder.maps.items():
-        present = np.diff(cells[name].edges) * (1.0 - column_map.missing)
-        shares = np.append(present, column_map.missing) if cells[name].nullable else present
+        present = np.diff(bins[name].edges) * (1.0 - column_map.missing)
+        shares = np.append(present, column_map.missing) if bins[name].nullable else present
         kind = "numeric" if column_map.labels is None else "unlisted" if _is_unlisted(column_map) else "listed"
-        precision = sum(ledger.noise(item) ** -2 for item in BOUGHT_AS[kind])
+        precision = sum(ledger.noise(counted) ** -2 for counted in COUNTED_AS[kind])
         sigma = ledger.max_rows_per_unit * precision**-0.5
         if kind == "numeric":
-            sigma = math.hypot(math.sqrt(2) * sigma, BETWEEN_ENDS * encoder.rows)
+            sigma = math.hypot(math.sqrt(2) * sigma, INTERPOLATION_ERROR * encoder.rows)
         found.append(Measured((name,), shares * encoder.rows, sigma))
     return found
 
 
-def _is_unlisted(column_map: encoding.ColumnMap) -> bool:
+def _is_unlisted(column_map: ColumnMap) -> bool:
     return column_map.column.kind == "categorical" and column_map.column.values is None
 
 
@@ -177,58 +195,58 @@ def product(singles: Sequence[Measured], rows: float) -> Floats:
     return found
 
 
-def expected_sampling_error(estimate: Floats, accents: Floats | float = 1.0) -> float:
-    """The L1 distance that rows have from an estimate that is right: Σ E|Poisson(e) - e|, about √(2e/π) and never > 2e.
+# Scores ---------------------------------------------------------------------------------------------------------------
 
-    Public, and so fit to be a penalty: without it, whatever has more cells looks more wrong. Weighted by
-    `accents`, as in `choose`.
+
+def expected_sampling_error(estimate: Floats, weights: Floats | float = 1.0) -> float:
+    """The L1 error that sampled rows have against a correct estimate: Σ a E|Poisson(e) - e|, about a √(2e/π), <= 2ae.
+
+    It is public, so it can serve as a penalty: without one, a marginal with more cells looks more wrong. `weights` are
+    those of the error, as in `choose`.
     """
     expected = np.maximum(estimate, 0.0)
-    return float((accents * np.minimum(np.sqrt(expected * 2 / np.pi), 2 * expected)).sum())
+    return float((weights * np.minimum(np.sqrt(expected * 2 / np.pi), 2 * expected)).sum())
 
 
-def deviations(encoder: Encoder, cells: Mapping[str, Bins]) -> dict[str, Floats]:
-    """How many deviations |z| the values of every cell lie from their column's mean, at most `FARTHEST`. Public.
+def z_scores(encoder: Encoder, bins: Mapping[str, Bins]) -> dict[str, Floats]:
+    """|z| of every bin: how many deviations its values lie from their column's mean, at most `LARGEST_Z_SCORE`.
 
-    Of the distribution that the encoder bought; the root mean square over the cell, so that over a column z² is 1.
-    Where cells are no numbers, |z| is 1.
+    Computed from the distribution that the encoder released, so public. |z| is the root mean square over the bin, so
+    that over a column z² has mean 1. Categories have |z| = 1.
     """
-    return {name: _deviations(encoder.maps[name], cut) for name, cut in cells.items()}
+    return {name: _z_scores(encoder.maps[name], cut) for name, cut in bins.items()}
 
 
-def _deviations(column_map: encoding.ColumnMap, cut: Bins) -> Floats:
+def _z_scores(column_map: ColumnMap, cut: Bins) -> Floats:
     if column_map.labels is not None:
         return np.ones(cut.size)
-    masses, within = np.diff(cut.edges), (np.arange(WITHIN) + 0.5) / WITHIN
-    levels = cut.edges[:-1, None] + masses[:, None] * within  # (cells, within)
+    masses, within = np.diff(cut.edges), (np.arange(PLACES_PER_BIN) + 0.5) / PLACES_PER_BIN
+    levels = cut.edges[:-1, None] + masses[:, None] * within  # (bins, places)
     values = column_map.distribution.quantile(np.clip(levels, RARE, 1.0 - RARE))
     centred = values - masses @ values.mean(axis=1)
     squares = np.mean((centred / max(float(np.abs(centred).max()), 1e-300)) ** 2, axis=1)
-    z = np.minimum(np.sqrt(squares / max(float(masses @ squares), 1e-30)), FARTHEST)
+    z = np.minimum(np.sqrt(squares / max(float(masses @ squares), 1e-30)), LARGEST_Z_SCORE)
     return np.append(z, 1.0) if cut.nullable else z
 
 
-def accent(far: Mapping[str, Floats], clique: Clique) -> Floats:
-    """How much it matters that a clique's counts are right, cell by cell: Π |z|, with |z| as of `deviations`.
+def value_weights(z: Mapping[str, Floats], clique: Clique) -> Floats:
+    """The value weighting of a clique: how much an error in each cell matters, Π |z|, with |z| as in `z_scores`.
 
-    A distance of counts takes all rows alike, but errors in squares do not: a few rows far out in two columns can be
-    most of what the one says of the other. Public.
+    An L1 distance of counts treats all rows alike, but squared errors do not: a few rows far out in two columns can be
+    most of what one column says about the other. Public.
     """
-    return functools.reduce(np.multiply.outer, [far[name] for name in clique])
+    return functools.reduce(np.multiply.outer, [z[name] for name in clique])
 
 
-def soften(far: Mapping[str, Floats], width: int, most: float) -> dict[str, Floats]:
-    """The deviations to the power p, the largest p <= 1 with which no accent of `width` columns is beyond `most`.
+def soften(z: Mapping[str, Floats], width: int, most: float) -> dict[str, Floats]:
+    """The z-scores to the power p, the largest p <= 1 for which no weight of `width` columns exceeds `most`.
 
-    The price of a choice is its largest accent. Where that would drown the scores in noise, p takes rows more
-    alike; p = 0 takes all alike. Public, if `most` is.
+    The noise of a selection grows with its largest weight. If that would drown the scores, p evens the rows out; p = 0
+    treats all alike. Public, if `most` is.
     """
-    farthest = max(float(each.max()) for each in far.values()) ** width
-    power = math.log(max(most, 1.0)) / math.log(farthest) if farthest > max(most, 1.0) else 1.0
-    return {name: each**power for name, each in far.items()}
-
-
-# Choosing -----------------------------------------------------------------------------------------------------------
+    largest = max(float(each.max()) for each in z.values()) ** width
+    power = math.log(max(most, 1.0)) / math.log(largest) if largest > max(most, 1.0) else 1.0
+    return {name: each**power for name, each in z.items()}
 
 
 def choose(
@@ -237,79 +255,47 @@ def choose(
     estimates: Sequence[Floats],
     penalties: Sequence[float] | Floats,
     domain: Domain,
-    weights: Sequence[float] | Floats,
+    factors: Sequence[float] | Floats,
     *,
     planned: str | FilterShare,
     what: str,
     ledger: Ledger,
     key: Key,
-    accents: Sequence[Floats] | None = None,
+    weights: Sequence[Floats] | None = None,
 ) -> int:
     """The number of the candidate whose estimate is (nearly) the most wrong, by the exponential mechanism.
 
-    The score of clique c with weight w, penalty b and estimated marginal e is
+    The score of clique c with factor w, penalty b, estimated marginal e and cell weights a is
 
-        score_c = w_c · (‖ exact_c - e_c ‖₁ - b_c),
-
-    where the norm may be weighted cell by cell, by a_c >= 0: Σ a_c |exact_c - e_c|.
+        score_c = w_c · (Σ a_c |exact_c - e_c| - b_c).
 
     Args:
-        estimates: One array for each candidate, made from what was released alone.
-        penalties: Subtracted from the distances; public.
-        weights: At least 0; public.
-        accents: a_c, one array for each candidate; public. 1 unless given.
+        estimates: One array for each candidate, computed from releases alone.
+        penalties: Subtracted from the errors; public.
+        factors: At least 0; public.
+        weights: a_c >= 0, one array for each candidate; public. 1 unless given.
 
     Privacy:
-        Candidates, estimates, penalties, weights and accents are fixed before this hatch opens, so a neighbour has the
-        same. One row is in one cell of each marginal, and moves its count by 1, so by the triangle inequality it moves
-        the distance by at most the accent of that cell. So the sensitivity of any score is max w_c · max a_c per row.
+        Through `select_marginal`, which takes these public descriptions and bounds its own sensitivity.
 
     Raises:
         BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        ValueError: Candidates, estimates, penalties, factors and weights do not fit. Nothing has been charged or read.
     """
-    weights, penalties = np.asarray(weights, dtype=np.float64), np.asarray(penalties, dtype=np.float64)
-    place = {name: i for i, name in enumerate(domain.names)}
-    shapes = [domain.shape(clique) for clique in candidates]
-    if not len(candidates) == len(estimates) == len(weights) == len(penalties) > 0 or not (weights >= 0).all():
-        raise ValueError(
-            "choose: expected an estimate, a penalty and a weight >= 0 for each of at least one candidate."
+    if not len(candidates) == len(estimates) == len(factors) == len(penalties) > 0:
+        raise ValueError("choose: expected an estimate, a penalty and a factor for each of at least one candidate.")
+    for clique, estimate in zip(candidates, estimates, strict=True):
+        if estimate.shape != domain.shape(clique):
+            raise ValueError(f"choose: expected an estimate of shape {domain.shape(clique)}, got {estimate.shape}.")
+    errors = [
+        MarginalError(columns=clique, estimate=estimate, weights=each, factor=float(factor), penalty=float(penalty))
+        for clique, estimate, each, factor, penalty in zip(
+            candidates,
+            estimates,
+            itertools.repeat(None, len(candidates)) if weights is None else weights,
+            factors,
+            penalties,
+            strict=True,
         )
-    for estimate, shape in zip(estimates, shapes, strict=True):
-        if estimate.shape != shape:
-            raise ValueError(f"choose: expected an estimate of shape {shape}, got {estimate.shape}.")
-
-    accented = [np.ones(shape) for shape in shapes] if accents is None else accents
-    for each, shape in zip(accented, shapes, strict=True):
-        if each.shape != shape or not (each >= 0).all():
-            raise ValueError(f"choose: expected accents >= 0 of shape {shape}, got shape {each.shape}.")
-    sensitivity = max(weight * float(each.max()) for weight, each in zip(weights, accented, strict=True))
-
-    def scores(*columns: NDArray[np.int64]) -> Floats:
-        exact_distances = [
-            (each * np.abs(exact_marginal([columns[place[name]] for name in clique], shape) - estimate)).sum()
-            for clique, shape, estimate, each in zip(candidates, shapes, estimates, accented, strict=True)
-        ]
-        return weights * (np.array(exact_distances) - penalties)
-
-    return private_choice(
-        rows,
-        domain.names,
-        scores,
-        sensitivity=max(sensitivity, 1e-300),
-        what=what,
-        planned=planned,
-        ledger=ledger,
-        key=key,
-    )
-
-
-def exact_marginal(columns: Sequence[NDArray[np.int64]], shape: tuple[int, ...]) -> Floats:
-    """Counts without noise, for use inside a hatch. A row with a code outside its column's cells is counted nowhere."""
-    flat, inside = np.zeros(len(columns[0]), dtype=np.int64) if columns else np.zeros(0, np.int64), None
-    for codes, size in zip(columns, shape, strict=True):
-        flat = flat * size + codes
-        if len(codes) and (codes.min() < 0 or codes.max() >= size):
-            within = (codes >= 0) & (codes < size)
-            inside = within if inside is None else inside & within
-    flat = flat if inside is None else flat[inside]
-    return np.bincount(flat, minlength=math.prod(shape)).astype(np.float64).reshape(shape)
+    ]
+    return select_marginal(rows, errors, what=what, planned=planned, ledger=ledger, key=key)

@@ -1,4 +1,4 @@
-"""What GEM leaves: a mixture of products, as one array of shares for every column."""
+"""The fitted generator of GEM: a mixture of products, as one array of shares for every column."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,35 +15,40 @@ Floats = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class FittedGEM:
-    """For every column its cells, and their shares in every component of the mixture.  # (components, cells)"""
+    """A mixture of products.
 
-    cut: Mapping[str, Bins]
+    Attributes:
+        bins: Of every column.
+        shares: For every column, the share of each bin in each component of the mixture, (components, bins).
+    """
+
+    bins: Mapping[str, Bins]
     shares: Mapping[str, Floats]
 
     def sample(self, n: int, *, key: Key) -> Levels:
-        """Rows of their own component each, and given that, columns of their own."""
+        """Draws a component for every row, and given that, every column by itself."""
         components = len(next(iter(self.shares.values())))
         component = key.child("component").numpy().integers(components, size=n)
         levels = {}
         for name, shares in self.shares.items():
             draw = key.child(name).numpy()
             codes = _draw(shares, component, draw.random(n))
-            levels[name] = self.cut[name].level(codes, draw.random(n))
+            levels[name] = self.bins[name].level(codes, draw.random(n))
         return levels
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
-        """Every earlier column: which component a row is of joins them all."""
+        """Every earlier column: the component of a row joins them all."""
         order = schema.generation_order
         return {name: list(order[:i]) for i, name in enumerate(order)}
 
     def arrays(self) -> dict[str, NDArray]:
-        names = list(self.cut)
+        names = list(self.bins)
         arrays: dict[str, NDArray] = {
             "columns": np.array(names),
-            "nullable": np.array([self.cut[name].nullable for name in names]),
+            "nullable": np.array([self.bins[name].nullable for name in names]),
         }
         for i, name in enumerate(names):
-            arrays[f"ends {i}"] = self.cut[name].edges
+            arrays[f"ends {i}"] = self.bins[name].edges
             arrays[f"shares {i}"] = self.shares[name]
         return arrays
 
@@ -51,18 +56,18 @@ class FittedGEM:
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "FittedGEM":
         names = arrays["columns"].tolist()
         nullable = arrays["nullable"].tolist()
-        cut = {name: Bins(arrays[f"ends {i}"], nullable[i]) for i, name in enumerate(names)}
-        return cls(cut, {name: arrays[f"shares {i}"] for i, name in enumerate(names)})
+        bins = {name: Bins(arrays[f"ends {i}"], nullable[i]) for i, name in enumerate(names)}
+        return cls(bins, {name: arrays[f"shares {i}"] for i, name in enumerate(names)})
 
 
 def _draw(shares: Floats, component: NDArray[np.int64], uniform: Floats) -> NDArray[np.int64]:
-    """A cell for every row, by the shares of its component.
+    """A bin for every row, drawn by the shares of its component.
 
     All components' distribution functions one after another, component b from b to b + 1, are one ascending list; the
-    place of b + uniform in it is the cell.
+    place of b + uniform in it is the bin.
     """
-    components, cells = shares.shape
+    components, bins = shares.shape
     ends = np.cumsum(shares, axis=1)
     ends = np.minimum(ends / ends[:, -1:], 1.0) + np.arange(components)[:, None]
     place = np.searchsorted(ends[:, :-1].reshape(-1), component + uniform, side="right")
-    return np.clip(place - component * (cells - 1), 0, cells - 1)
+    return np.clip(place - component * (bins - 1), 0, bins - 1)

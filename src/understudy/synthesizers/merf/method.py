@@ -1,6 +1,6 @@
 """DP-MERF: a generator fitted to one noisy mean embedding of the rows.
 
-Rows become vectors of random features, one noisy sum of them is bought, and everything after that is public: a
+Rows become vectors of random features, one noisy sum of them is released, and everything after that is public: a
 generator is fitted until its rows have the same mean vector. There is no min-max, no minibatch of private rows, and
 no gradient that touches one.
 
@@ -13,41 +13,44 @@ Departures:
   all together, and dependence drowns in noise.
 - Products of two scores go into the same vector (a quadratic kernel beside the Fourier one): for correlations they need
   far less budget. Fakes are clipped as rows are, so clipping does not bias the fit.
-- Columns enter as normal scores through bought distribution functions, several bandwidths at once, and a state by a
-  random phase, which is the paper's product with one-hot vectors. A target is a column like others, not a class.
-- The sum is bought and divided by the bought number of rows: neighbours differ by a row that is there or not.
-- Single columns are known already: the loss holds the generator to them, what is bought is shrunk towards
-  independent columns, and the scores that are made are read through the generator's own quantiles.
-- States are summed over with their probabilities, where the paper takes a softmax for a one-hot vector.
+- Columns enter as normal scores through released distribution functions, several bandwidths at once, and a category by
+  a random phase, which is the paper's product with one-hot vectors. A target is a column like others, not a class.
+- The sum is released and divided by the released number of rows: neighbours differ by a row that is there or not.
+- Single columns are known already: the loss holds the generator to them, the released means are shrunk towards
+  independent columns, and generated scores are read through the generator's own quantiles.
+- Categories are summed over with their probabilities, where the paper takes a softmax for a one-hot vector.
 - Two halves of the fakes estimate the squared distance without bias; and the Fourier features weigh more than the
-  products in the loss, or the fit edges before it has come to them: on California at ε = 5, R² 0.69 instead of 0.66
+  products in the loss, or the fit ends before it has come to them: on California at ε = 5, R² 0.69 instead of 0.66
   (one split, one seed).
-- Adam starts at 0.005, not at 0.01: the start is the identity, not a random network. A step looks at half of the
-  frequencies, others each time, for speed.
+- Adam starts at 0.005, not at 0.01: the start is the identity, not a random network. A step looks at a random half
+  of the frequencies, for speed.
 """
 
 import dataclasses
-import math
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.core.settings import Constraints, Each, Number, Satisfies, Settings, Whole
 from understudy.encoding.encoder import Encoder, ScoreColumn, feature_rows, features, loading
 from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.embedding import Embedding, noisy_embedding_sum
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import noisy_sum
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.merf import generator
-from understudy.synthesizers.merf.embedding import Embedding, block_of, draw_embedding
+from understudy.synthesizers.merf.embedding import draw_embedding, embedded_column, independent_features
 from understudy.synthesizers.merf.fitted import FittedMERF
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 
+EVEN = Satisfies("an even whole number >= 2", lambda n: Whole(least=2).holds(n) and n % 2 == 0)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MERF:
+class MERF(Settings):
     """A generator fitted to one noisy mean embedding.
 
     Attributes:
@@ -58,15 +61,15 @@ class MERF:
         moments: Part of the squared norm of the embedding that goes to products of two scores; the rest goes to the
             Fourier features.
         clip: Scores are scaled to at most this times their expected squared norm before products are taken.
-        shrink: What is bought is shrunk as if its noise had this times its deviation; 0 leaves it as it is.
+        shrink: The released means are shrunk as if their noise had this times its deviation; 0 leaves them as they are.
         widths: Hidden layers of the generator.
-        steps: Of Adam.
-        rate: Of its first step; decays to zero.
-        fakes: Rows that the generator makes in a step.
-        part: Of the frequencies that a step looks at, others each time.
+        steps: Steps of Adam.
+        rate: The size of its first step; decays to zero.
+        fakes: Rows that are generated in each step.
+        part: The part of the frequencies that a step looks at, drawn anew each time.
         emphasis: Weight of the Fourier features in the loss, beside that of the products.
-        margins: Weight of the known single columns in the loss. They are put right afterwards in any case.
-        encoding_share: Part of the budget for the margins; the rest buys the embedding.
+        margins: Weight of the known single columns in the loss. They are calibrated afterwards in any case.
+        encoding_share: Part of the budget for the margins; the rest goes to the embedding.
     """
 
     features: int = 2000
@@ -84,55 +87,49 @@ class MERF:
     margins: float = 1.0
     encoding_share: float = 0.5
 
-    name = "dp-merf"
-
-    def __post_init__(self):
-        for field, least in (("features", 2), ("steps", 1), ("fakes", 2)):
-            self._check(field, isinstance(n := getattr(self, field), int) and n >= least, f"a whole number >= {least}")
-        self._check("features", self.features % 2 == 0, "an even number")
-        self._check("fakes", self.fakes % 2 == 0, "an even number")
-        for field in ("touching", "widths"):
-            every = [isinstance(n, int) and n >= 1 for n in getattr(self, field)]
-            self._check(field, bool(every) and all(every), "whole numbers >= 1")
-        self._check("scales", bool(self.scales) and all(0 < s < math.inf for s in self.scales), "finite numbers > 0")
-        for field in ("clip", "rate", "emphasis"):
-            self._check(field, 0 < getattr(self, field) < math.inf, "a finite number > 0")
-        for field in ("margins", "shrink"):
-            self._check(field, 0 <= getattr(self, field) < math.inf, "a finite number >= 0")
-        self._check("part", 0 < self.part <= 1, "a number above 0 and at most 1")
-        self._check("moments", 0 <= self.moments < 1, "a number from 0 to below 1")
-        self._check("encoding_share", 0.01 <= self.encoding_share <= 0.99, "0.01 to 0.99")
-
-    def _check(self, field: str, holds: bool, rule: str) -> None:
-        if not holds:
-            raise ValueError(f"MERF.{field}: expected {rule}, got {getattr(self, field)}.")
+    name: ClassVar[str] = "dp-merf"
+    constraints: ClassVar[Constraints] = {
+        "features": EVEN,
+        "touching": Each(Whole(least=1)),
+        "scales": Each(Number(above=0)),
+        "moments": Number(least=0, below=1),
+        "clip": Number(above=0),
+        "shrink": Number(least=0),
+        "widths": Each(Whole(least=1)),
+        "steps": Whole(least=1),
+        "rate": Number(above=0),
+        "fakes": EVEN,
+        "part": Number(above=0, most=1),
+        "emphasis": Number(above=0),
+        "margins": Number(least=0),
+        "encoding_share": Number(least=0.01, most=0.99),
+    }
 
     def plan(self, schema: Schema) -> list[PlannedMechanism]:
         return [PlannedMechanism(name="embedding", mechanism="discrete gaussian", share=1.0 - self.encoding_share)]
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> FittedMERF:
-        """Buys the mean embedding, and fits the generator to it.
+        """Measures the mean embedding, and fits the generator to it.
 
         Privacy:
-            Rows are read by `noisy_sum` alone, once: features of norm at most 1.
+            Rows are read once, by `noisy_embedding_sum`.
         """
         order = encoder.schema.generation_order
         embedding = self.embedding(encoder, key.child("frequencies"))
         wanted = features(encoder, order)
         sigma = ledger.noise("embedding") * rows.max_rows_per_unit
-        total = noisy_sum(
+        total = noisy_embedding_sum(
             feature_rows(rows, encoder, wanted, key=key.child("signals")),
-            [signal.name for signal in wanted],
-            embedding.rows,
-            bound=1.0,
+            [feature.name for feature in wanted],
+            embedding,
             what="the mean embedding",
             planned="embedding",
             ledger=ledger,
             key=key.child("embedding"),
         )
         target = shrunk(total / encoder.rows, embedding, self.shrink * sigma / encoder.rows)
-        blocks = embedding.blocks
-        start = generator.initial(blocks, self.widths, len(blocks), key.child("generator").numpy())
+        columns = embedding.columns
+        start = generator.initial(columns, self.widths, len(columns), key.child("generator").numpy())
         params = generator.fit(
             start,
             embedding,
@@ -145,14 +142,14 @@ class MERF:
             margins=self.margins,
             draw=key.child("fakes").numpy(),
         )
-        return FittedMERF.of(params, blocks, encoder, key.child("calibration"))
+        return FittedMERF.of(params, columns, encoder, key.child("calibration"))
 
     def embedding(self, encoder: Encoder, key: Key) -> Embedding:
-        """The public function that rows are embedded with."""
+        """The public description of the embedding."""
         order = encoder.schema.generation_order
         expected = sum(loading(encoder, ScoreColumn(name)) for name in order)
         return draw_embedding(
-            [block_of(encoder, name) for name in order],
+            [embedded_column(encoder, name) for name in order],
             self.features // 2,
             touching=self.touching,
             scales=self.scales,
@@ -163,14 +160,14 @@ class MERF:
 
 
 def shrunk(mean: Floats, embedding: Embedding, noise: float) -> Floats:
-    """The bought means drawn towards independence, set of columns by set of columns, by as much as they are noise.
+    """The released means, shrunk towards independence, set of columns by set of columns, by as much as they are noise.
 
-    The k features of one set, less what they would be were the columns independent, are multiplied by
-    max(0, 1 - k s² / |r|²), s being the deviation of the noise: where they are no longer than noise alone would be,
-    they are taken for it (James and Stein).
+    The k features of one set, less what they would be if the columns were independent, are multiplied by
+    max(0, 1 - k s² / |r|²), s being the deviation of the noise: a vector no longer than noise alone would be is taken
+    for noise (James and Stein).
     """
     count, fourier = len(embedding.touched), embedding.weights[0]
-    independent = fourier * embedding.independent()
+    independent = fourier * independent_features(embedding)
     reference = np.concatenate([independent.real, independent.imag])
     residual = mean[: 2 * count] - reference
     _, group = np.unique(np.sort(embedding.touched, axis=1), axis=0, return_inverse=True)

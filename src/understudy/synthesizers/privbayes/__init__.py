@@ -1,0 +1,1 @@
+"""PrivBayes: a Bayes network whose parents are selected privately, and one noisy table for each column."""
