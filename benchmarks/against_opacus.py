@@ -114,7 +114,8 @@ def agreement(their: dict) -> dict:
 
     from understudy.privacy.accounting import Budget, PlannedMechanism, calibrate
     from understudy.privacy.gradients import Layer, clipped_sums
-    from understudy.synthesizers.prada.networks import critic_factors
+    from understudy.synthesizers.prada.adversarial.critic import critic_factors
+    from understudy.synthesizers.prada.adversarial.layers import Dense
 
     noise = {}
     for epsilon, sigma in their["noise"].items():
@@ -123,9 +124,7 @@ def agreement(their: dict) -> dict:
         )
         noise[epsilon] = item.noise_at(calibrate([item], Budget(epsilon=float(epsilon), delta=1e-5))) / sigma
     weights = [np.array(w, np.float32) for w in their["weights"]]
-    critic = tuple(
-        {"weight": jnp.asarray(w.T), "bias": jnp.asarray(b)} for w, b in zip(*[iter(weights)] * 2, strict=True)
-    )
+    critic = tuple(Dense(jnp.asarray(w.T), jnp.asarray(b)) for w, b in zip(*[iter(weights)] * 2, strict=True))
     rows = jnp.asarray(np.array(their["rows"], np.float32))
     ones = jnp.ones((1, len(rows)))
     layers = [Layer(jnp.concatenate([a.T, ones]), delta.T) for a, delta in critic_factors(critic, rows)]

@@ -28,13 +28,14 @@ def fits(rows: int, columns: int, count: int, steps: int, **changes):
     from understudy.privacy.accounting import Budget
     from understudy.privacy.ledger import Ledger
     from understudy.privacy.rows import lock
-    from understudy.synthesizers.prada.adversarial import PradaGAN
+    from understudy.synthesizers.base import FitRequest
+    from understudy.synthesizers.prada.adversarial.method import PradaGAN
     from understudy.tables.schema import Column, Schema
 
     names = [f"c{j}" for j in range(columns)]
     schema = Schema(name="speed", rows=rows, columns=tuple(Column(name=name, kind="continuous") for name in names))
     draw = np.random.default_rng(0)
-    box = lock({name: draw.standard_normal(rows) for name in names}, {}, key=Key.new(0))
+    locked = lock({name: draw.standard_normal(rows) for name in names}, {}, key=Key.new(0))
     method = PradaGAN.paper("california", EPSILON, **{"critic_steps": steps, "fakes": 50, **changes})
     budget = Budget(epsilon=1e6, delta=DELTA)
 
@@ -43,8 +44,12 @@ def fits(rows: int, columns: int, count: int, steps: int, **changes):
         if told is not None:
             ledgers[0].on_step = lambda done, _: told.append((time.perf_counter(), done))
         encoders = [encoding.pass_through_encoder(schema, ledger=ledger) for ledger in ledgers]
-        keys = [Key.new(seed) for seed in range(count)]
-        PradaGAN.fit_many([method] * count, [box] * count, encoders, ledgers=ledgers, keys=keys)
+        PradaGAN.fit_many(
+            [
+                FitRequest(method=method, rows=locked, encoder=encoder, ledger=ledger, key=Key.new(seed))
+                for seed, (encoder, ledger) in enumerate(zip(encoders, ledgers, strict=True))
+            ]
+        )
 
     return run
 

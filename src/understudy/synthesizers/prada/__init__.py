@@ -1,1 +1,1 @@
-"""A sequential generator against a critic that learns the rows privately, and the parents it finds on the way."""
+"""The sequential generator of PrAda-GAN, trained by likelihood (`likelihood`) or against a critic (`adversarial`)."""

@@ -1,0 +1,129 @@
+"""Fits that are trained together: those of equal loops and shapes share one compiled program.
+
+The one rule: rows go to `gradients.train`, locked as they are, and nowhere else. What comes back is public.
+"""
+
+import dataclasses
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from understudy.core.randomness import Key
+from understudy.encoding.encoder import Encoder, ValueWeighting, feature_rows, features
+from understudy.privacy.gradients import Job, Loop, capacity_for, train
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.rows import PrivateRows
+from understudy.synthesizers.prada.layout import Layout
+from understudy.synthesizers.prada.programs import Array
+
+MOST_TOGETHER = 96
+"""One call trains at most this many fits."""
+
+SettingsT = TypeVar("SettingsT")
+LoopT = TypeVar("LoopT", bound=Loop)
+StateT = TypeVar("StateT")
+TreeT = TypeVar("TreeT")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LockedFeatures:
+    """Locked rows of features, and the names of their columns in order."""
+
+    rows: PrivateRows
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        rows: PrivateRows,
+        encoder: Encoder,
+        order: Sequence[str],
+        *,
+        key: Key,
+        weightings: Mapping[str, ValueWeighting] | None = None,
+    ) -> "LockedFeatures":
+        """The features of columns in this order of generation.
+
+        Privacy:
+            Releases nothing: row by row, through maps that are public by now.
+        """
+        wanted = features(encoder, order)
+        locked = feature_rows(rows, encoder, wanted, key=key, weightings=weightings)
+        return cls(rows=locked, columns=tuple(feature.name for feature in wanted))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Fit(Generic[SettingsT, LoopT, StateT]):
+    """One fit on its way: what is trained, from where, on which rows, and which ledger is charged.
+
+    Attributes:
+        settings: The method's.
+        state: What the loop starts from.
+        clip_norm: The largest norm that one unit adds to a sum of gradients.
+        rate: The sampling rate that rows are drawn with (`settings.drawn_rate`).
+    """
+
+    settings: SettingsT
+    encoder: Encoder
+    ledger: Ledger
+    key: Key
+    locked: LockedFeatures
+    layout: Layout
+    loop: LoopT
+    state: StateT
+    clip_norm: float
+    rate: float
+
+    @property
+    def program(self) -> Hashable:
+        """What fits must have in common to be trained by one program."""
+        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(self.state))
+        return self.loop, shapes, self.locked.columns
+
+    @property
+    def job(self) -> Job:
+        return Job(
+            rows=self.locked.rows,
+            ledger=self.ledger,
+            key=self.key,
+            state=self.state,
+            clip_norm=self.clip_norm,
+            capacity=capacity_for(self.encoder.rows),
+            rate=self.rate,
+        )
+
+
+def train_together(fits: Sequence[Fit[SettingsT, LoopT, StateT]], *, planned: str, what: str) -> list[StateT]:
+    """The last state of every fit, in their order.
+
+    Privacy:
+        Rows are read by `gradients.train` alone, which charges each fit's own ledger before it reads.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for i, fit in enumerate(fits):
+        groups.setdefault(fit.program, []).append(i)
+    done: dict[int, StateT] = {}
+    for members in groups.values():
+        for start in range(0, len(members), MOST_TOGETHER):
+            some = members[start : start + MOST_TOGETHER]
+            first, jobs = fits[some[0]], [fits[i].job for i in some]
+            trained = train(
+                first.loop, jobs, first.locked.columns, planned=planned, what=what, progress=first.ledger.on_step
+            )
+            done.update(zip(some, trained, strict=True))
+    return [done[i] for i in range(len(fits))]
+
+
+def running_mean(mean: TreeT, now: TreeT, *, done: Array, total: Array, share: Array) -> TreeT:
+    """The mean of what there was after each of the last steps, updated by one step.
+
+    Args:
+        done: Steps that were done before this one.
+        total: All steps; the mean is over the last `share` of them.
+    """
+    since = done - jnp.floor((1 - share) * total)
+    weight = jnp.where(since >= 0, 1 / (since + 1), 0.0)
+    return jax.tree.map(lambda before, after: before + weight * (after - before), mean, now)

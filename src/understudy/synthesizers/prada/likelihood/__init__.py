@@ -1,0 +1,1 @@
+"""`prada`, the default: one explicit density for each column, trained by penalised likelihood."""

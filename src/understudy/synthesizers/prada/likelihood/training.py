@@ -1,0 +1,111 @@
+"""The training loop: Adam on the noisy gradient of -log density, and the penalty's proximal map.
+
+The one rule: `factors` alone sees rows, and hands what it makes of them to `gradients.train`. The rest is public.
+
+Source: Kingma and Ba (2015), arXiv:1412.6980, for Adam.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from understudy.privacy.gradients import Layer
+from understudy.synthesizers.prada import structure
+from understudy.synthesizers.prada.batch import running_mean
+from understudy.synthesizers.prada.layout import Layout
+from understudy.synthesizers.prada.likelihood import density
+from understudy.synthesizers.prada.likelihood.density import Densities
+from understudy.synthesizers.prada.likelihood.schedule import DECAYS
+from understudy.synthesizers.prada.programs import Array
+
+EPSILON = 1e-6
+"""Added to Adam's denominators, so that a weight without gradient does not divide by zero."""
+
+
+class Layers(NamedTuple):
+    """What is trained."""
+
+    first: Array
+    second: Array
+
+
+class Hyperparameters(NamedTuple):
+    """Numbers of one training, as arrays, so that trainings that differ in them share a program."""
+
+    rate: Array
+    penalty: Array  # of each pair of columns, (columns, columns)
+    batch: Array  # the expected number of rows in a batch
+    steps: Array
+    average: Array  # the last share of the steps that the mean is over
+    weights: Array  # of the columns' log densities, (columns,)
+
+
+class State(NamedTuple):
+    """What changes from step to step, and the numbers that do not."""
+
+    layers: Layers
+    unit: Array
+    mean: Layers
+    slow: Layers
+    square: Layers
+    step: Array
+    numbers: Hyperparameters
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Likelihood:
+    """The loop that `gradients.train` runs.
+
+    Adam's direction is the gradient over its own root mean square, so a penalty in those units is shrunk by η · λ
+    alone (adversarial/penalty.py explains why it must be Adam's metric).
+    """
+
+    layout: Layout
+    components: int
+    steps_per_round: int
+
+    def begin(self, params: Densities, numbers: Hyperparameters) -> State:
+        """The state before the first step, as plain arrays."""
+        layers = Layers(params.first, params.second)
+        zeros = Layers(*(np.zeros_like(value) for value in layers))
+        return State(
+            layers=layers,
+            unit=params.unit,
+            mean=zeros,
+            slow=zeros,
+            square=zeros,
+            step=np.zeros((), np.float32),
+            numbers=Hyperparameters(*(np.asarray(value, np.float32) for value in numbers)),
+        )
+
+    def prepare(self, state: State, key: jax.Array) -> jax.Array:
+        return jnp.zeros(self.steps_per_round)
+
+    def factors(self, state: State, rows: jax.Array) -> list[Layer]:
+        params = Densities(*state.layers, state.unit)
+        return density.factors(params, rows, state.numbers.weights, self.layout, self.components)
+
+    def update(self, state: State, gradient: Sequence[jax.Array], prepared: jax.Array) -> State:
+        """One step of Adam, m / (√v + ε) with running means m and v, and of the mean over the last steps."""
+        numbers, (b1, b2) = state.numbers, DECAYS
+        step = state.step + 1
+        seen = self.layout.seen(1)[:, :, None]  # the noise is everywhere
+        slope = Layers(jnp.where(seen, gradient[0], 0.0) / numbers.batch, gradient[1] / numbers.batch)
+        slow = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.slow, slope)
+        square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g**2, state.square, slope)
+        rate = numbers.rate * jnp.maximum(1.0 - (step - 1) / numbers.steps, 0.0)
+
+        def moved(weights, m, v):
+            return weights - rate * (m / (1 - b1**step)) / (jnp.sqrt(v / (1 - b2**step)) + EPSILON)
+
+        layers: Layers = jax.tree.map(moved, state.layers, slow, square)
+        layers = layers._replace(first=structure.shrunk(layers.first, self.layout, rate * numbers.penalty))
+        mean = running_mean(state.mean, layers, done=step - 1, total=numbers.steps, share=numbers.average)
+        return state._replace(layers=layers, slow=slow, square=square, mean=mean, step=step)
+
+    def finish(self, state: State, key: jax.Array) -> State:
+        return state
