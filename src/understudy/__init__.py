@@ -1,6 +1,6 @@
 """Synthetic tables under differential privacy, with one stated (epsilon, delta) that covers everything.
 
-The front door. It is lazy: a name is imported when it is first used, so that `import understudy` costs milliseconds.
+The front door. It is lazy: a name is imported when it is first used, so that `import understudy` takes milliseconds.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from understudy.core.version import __version__ as __version__
 if TYPE_CHECKING:
     from understudy.evaluation.evaluate import evaluate
     from understudy.model import Model, ModelError, load
-    from understudy.pipeline import Plan, fit, fit_many, order_from, plan
+    from understudy.pipeline import fit, fit_many, order_from, plan
     from understudy.privacy.accounting import Budget, BudgetExceeded
     from understudy.privacy.ledger import Receipt
     from understudy.privacy.ledger_file import LedgerError, LedgerFile
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from understudy.synthesizers.independent import Independent
     from understudy.synthesizers.merf.method import MERF
     from understudy.synthesizers.mst import MST
+    from understudy.synthesizers.planning import Plan
     from understudy.synthesizers.prada.adversarial import PradaGAN
     from understudy.synthesizers.prada.dpgan import DPGAN
     from understudy.synthesizers.prada.likelihood import Prada
@@ -35,10 +36,11 @@ if TYPE_CHECKING:
     from understudy.tables.schema import Column, Schema, SchemaError
     from understudy.tables.sources import TableError
 
-_HOMES = {
+# The module that defines each public name. Type checkers read the imports above, which must say the same.
+_DEFINED_IN = {
     "AIM": "synthesizers.aim",
-    "Budget": "privacy.ledger",
-    "BudgetExceeded": "privacy.ledger",
+    "Budget": "privacy.accounting",
+    "BudgetExceeded": "privacy.accounting",
     "Column": "tables.schema",
     "ConstraintError": "tables.constraints",
     "Copula": "synthesizers.copula",
@@ -52,7 +54,7 @@ _HOMES = {
     "MST": "synthesizers.mst",
     "Model": "model",
     "ModelError": "model",
-    "Plan": "pipeline",
+    "Plan": "synthesizers.planning",
     "Prada": "synthesizers.prada.likelihood",
     "PradaGAN": "synthesizers.prada.adversarial",
     "PrivBayes": "synthesizers.privbayes",
@@ -62,7 +64,7 @@ _HOMES = {
     "SamplingError": "tables.rejection",
     "Schema": "tables.schema",
     "SchemaError": "tables.schema",
-    "TableError": "tables.table",
+    "TableError": "tables.sources",
     "evaluate": "evaluation.evaluate",
     "fit": "pipeline",
     "fit_many": "pipeline",
@@ -110,21 +112,21 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
-    if name not in _HOMES:
+def __getattr__(name: str) -> object:
+    if name not in _DEFINED_IN:
         raise AttributeError(f"module 'understudy' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"understudy.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"understudy.{_DEFINED_IN[name]}"), name)
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted(__all__)
 
 
 class _FrontDoor(types.ModuleType):
-    """Keeps `understudy.evaluate` the function: the import of a room puts the module under its name."""
+    """Keeps `understudy.report` the function: importing the package `report` would put that under the name."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOMES and isinstance(value, types.ModuleType)):
+        if not (name in _DEFINED_IN and isinstance(value, types.ModuleType)):
             super().__setattr__(name, value)
 
 

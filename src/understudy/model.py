@@ -1,4 +1,4 @@
-"""What is left after a fit: the encoder, the recipe and the receipt. It holds no row.
+"""What is left after a fit: the encoder, the fitted generator and the receipt. It holds no row.
 
 The one rule: a model file is an allow-list. It is a zip of `model.json` and `arrays.npz`; nothing in it is pickled, and
 nothing is read from it that is not named here.
@@ -24,14 +24,18 @@ from understudy.encoding.distributions import Distribution
 from understudy.encoding.encoder import ColumnMap, Encoder, PassThrough
 from understudy.privacy.ledger import Receipt
 from understudy.synthesizers import FITTED, METHODS
-from understudy.synthesizers.independent import FittedIndependent
+from understudy.synthesizers.base import ConditionalSampler, DensityModel, Fitted, Interval, Method, WeightedParents
 from understudy.tables import rejection, table
 from understudy.tables.constraints import Condition, Rows, read_where, rules, sums
 from understudy.tables.rejection import Acceptance
 from understudy.tables.schema import Schema
 
-FORMAT = 1
-_LARGEST_FILE = 2**32  # of what a model file may unpack to
+# A model file says which format it has; only this one is read. Version 0.1.0 wrote format 1.
+FORMAT = 2
+# A model file that would unpack to more bytes than this is not read.
+LARGEST_FILE = 2**32
+# The arrays of the fitted generator have this before their names in the file.
+GENERATOR = "generator/"
 
 
 class ModelError(ValueError):
@@ -43,16 +47,19 @@ class Model:
     """A fitted synthesizer. Sampling from it is free, for ever: nothing more is learned about anyone.
 
     Attributes:
-        receipt: What was spent, on what.
+        encoder: The columns' distributions: values to levels and back.
+        generator: Draws the levels of whole rows.
+        receipt: What was charged, for what.
         method: The configuration it was fitted with.
+        kind: The kind of frame that was fitted and that `sample` gives: "polars", "pandas" or "pyarrow".
         acceptance: Of the last `sample`: how many rows were drawn, and how many kept the constraints and conditions.
             None before the first.
     """
 
     encoder: Encoder
-    generator: Any
+    generator: Fitted
     receipt: Receipt
-    method: Any
+    method: Method
     kind: str = "polars"
     acceptance: Acceptance | None = dataclasses.field(default=None, init=False, repr=False)
 
@@ -67,12 +74,12 @@ class Model:
 
     @property
     def strengths(self) -> dict[str, dict[str, float]]:
-        """How much every column takes from each earlier one, where the method measures it; else empty.
+        """How much every column takes from each earlier one, if the method measures it; else empty.
 
         For the sequential generators it is the norm of the earlier column's weights: in deviations, how far the column
         moves at most when the earlier one moves by one, up to a factor of two.
         """
-        return self.generator.strengths() if hasattr(self.generator, "strengths") else {}
+        return self.generator.strengths() if isinstance(self.generator, WeightedParents) else {}
 
     def sample(self, n: int, seed: int | None = None, *, where: Mapping[str, Any] | None = None) -> Any:
         """`n` synthetic rows, in the kind of frame that was fitted. Each keeps the constraints of the schema.
@@ -81,8 +88,8 @@ class Model:
 
         Args:
             seed: The same one gives the same rows.
-            where: Conditions on the rows, by column: a value; a pair (low, high) of numbers or dates, both included
-                and None open; several categories; or None for a missing cell.
+            where: Conditions on the rows, by column: a value; a pair (low, high) of numbers or dates, both included,
+                None for no bound; several categories; or None for a missing cell.
 
         Privacy:
             Costs nothing: constraints and conditions are public, and so is the model.
@@ -100,17 +107,12 @@ class Model:
         return table.to_frame(columns, self.schema, self.encoder.labels, self.kind)
 
     def _draw(self, n: int, key: Key, conditions: Sequence[Condition]) -> Rows:
-        """Rows of the recipe with totals computed, as a frame will show them; not yet held to any rule."""
-        levels = self.generator.sample(n, key=key)
-        if isinstance(self.generator, FittedIndependent):
-            # Columns that know nothing of each other: a condition on one is exactly a part of its own levels.
-            # A total is not drawn but computed, so a condition on it is left to rejection.
-            totals = {each.total for each in sums(self.schema.constraints)}
-            for condition in (each for each in conditions if each.column not in totals):
-                low, high = self._part(condition)
-                if low < high:
-                    uniform = key.child(f"where {condition.column}").numpy().random(n)
-                    levels[condition.column] = low + (high - low) * uniform
+        """Rows of the generator with totals computed, as a frame will show them; not yet held to any rule."""
+        within = self._levels_within(conditions) if isinstance(self.generator, ConditionalSampler) else {}
+        if isinstance(self.generator, ConditionalSampler) and within:
+            levels = self.generator.sample_within(n, within, key=key)
+        else:
+            levels = self.generator.sample(n, key=key)
         columns = self.encoder.decode(levels)
         if self.schema.constraints or conditions:
             numeric = [column for column in self.schema if column.is_numeric]
@@ -120,40 +122,51 @@ class Model:
             columns[each.total] = table.as_shown(each.enforced(rows), self.schema[each.total])
         return rows
 
-    def _part(self, condition: Condition) -> tuple[float, float]:
-        """The levels of a column at which a condition holds, where they are one interval; else an empty one."""
+    def _levels_within(self, conditions: Sequence[Condition]) -> dict[str, Interval]:
+        """The levels at which conditions hold, by column, if they are one interval.
+
+        A total is not drawn but computed, so a condition on it is left to rejection.
+        """
+        totals = {each.total for each in sums(self.schema.constraints)}
+        found = {each.column: self._interval(each) for each in conditions if each.column not in totals}
+        return {name: (low, high) for name, (low, high) in found.items() if low < high}
+
+    def _interval(self, condition: Condition) -> Interval:
+        """The levels of a column at which a condition holds, if they are one interval; else an empty one."""
         if condition.missing or len(condition.values) > 1:
             return 1.0, 0.0
         known, rows = self.encoder.maps[condition.column], Rows({}, self.encoder.labels)
-        ends = [condition.values[0]] * 2 if condition.values else [condition.low, condition.high]
-        numbers = [None if end is None else rows.number(condition.column, end) for end in ends]
+        bounds = [condition.values[0]] * 2 if condition.values else [condition.low, condition.high]
+        numbers = [None if bound is None else rows.number(condition.column, bound) for bound in bounds]
         low, high = (None if x is None else known.levels(np.array([x])) for x in numbers)
         return 0.0 if low is None else float(low[0][0]), 1.0 if high is None else float(high[1][0])
 
     def log_density(self, frame: Any) -> NDArray[np.float64]:
         """The log density of every row of a table under the model, in nats: higher is more typical.
 
-        It is the density of the row's signals: the normal scores of its numbers, within the columns' own
-        distributions, and the probabilities of its categories and missing cells. What belongs to the columns' own
-        distributions, the density of a value beside that of its score, is the same for every model with this encoder
-        and is not in it; so differences between rows speak of how columns go together, and of how far out scores lie. A
-        value that is repeated counts at the middle of its interval of levels. Values out of bounds are clamped, and one
-        that is missing against the schema counts as the median.
+        It is the density of the row's features: the normal scores of its numbers, within the columns' own
+        distributions, and the probabilities of its categories and missing cells. It leaves out what belongs to the
+        columns' own distributions, the density of a value relative to that of its score, which is the same for every
+        model with this encoder. So differences between rows say how columns depend on each other and how far out scores
+        lie. A repeated value counts at the middle of its interval of levels. Values out of bounds are clamped, and a
+        value that is missing against the schema counts as the median.
 
         Privacy:
-            None. What it says of a table that is not public is not covered by the budget.
+            None. What it says about a table that is not public is not covered by the budget.
 
         Raises:
             TypeError: The method has no densities.
             TableError: The table's structure is not the schema's.
         """
-        if not hasattr(self.generator, "log_density"):
-            raise TypeError(f"log_density: {self.method.name} has no densities; prada has.")
-        guest = table.read(frame, self.schema)
-        return self.generator.log_density(self.encoder, guest.columns, guest.labels)
+        if not isinstance(self.generator, DensityModel):
+            having = ", ".join(name for name, fitted in FITTED.items() if issubclass(fitted, DensityModel))
+            raise TypeError(f"log_density: {self.method.name} has no densities. Fit one of {having}.")
+        given = table.read(frame, self.schema)
+        return self.generator.log_density(self.encoder, given.columns, given.labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to one file, whole or not at all."""
+        facts, arrays = _encoder_to_file(self.encoder)
         document = {
             "format": FORMAT,
             "understudy": __version__,
@@ -161,20 +174,10 @@ class Model:
             "method": {"name": self.method.name, **dataclasses.asdict(self.method)},
             "kind": self.kind,
             "rows": self.encoder.rows,
-            "columns": {
-                name: {
-                    "missing": m.missing,
-                    "integer": m.distribution.integer,
-                    "labels": m.labels,
-                    "given": isinstance(m, PassThrough),
-                }
-                for name, m in self.encoder.maps.items()
-            },
+            "columns": facts,
             "receipt": json.loads(self.receipt.to_json()),
         }
-        arrays = {f"recipe/{name}": array for name, array in self.generator.arrays().items()}
-        for position, m in enumerate(self.encoder.maps.values()):
-            arrays[f"column/{position}"] = np.stack([m.distribution.values, m.distribution.cdf])
+        arrays |= {f"{GENERATOR}{name}": array for name, array in self.generator.arrays().items()}
         packed = io.BytesIO()
         np.savez_compressed(packed, allow_pickle=False, **arrays)
         try:
@@ -206,7 +209,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     name = os.fspath(path)
     try:
         with zipfile.ZipFile(Path(path)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > _LARGEST_FILE:
+            if sum(entry.file_size for entry in archive.infolist()) > LARGEST_FILE:
                 raise ModelError(f"{name} unpacks to more than a model can be; it was not read.")
             document = json.loads(archive.read("model.json"))
             packed = io.BytesIO(archive.read("arrays.npz"))
@@ -226,22 +229,48 @@ def _rebuild(name: str, document: Mapping[str, Any], arrays: Mapping[str, NDArra
     if document["format"] != FORMAT:
         raise ModelError(f"{name} has format {document['format']}, and this version reads format {FORMAT}.")
     schema = Schema.parse(document["schema"], "the model's schema")
-    maps = {}
-    for position, column in enumerate(schema):
-        facts = document["columns"][column.name]
-        values, cdf = arrays[f"column/{position}"]
-        labels = tuple(facts["labels"]) if facts["labels"] is not None else None
-        kind = PassThrough if facts["given"] else ColumnMap
-        maps[column.name] = kind(column, Distribution(values, cdf, facts["integer"]), facts["missing"], labels)
     settings = dict(document["method"])
     method = settings.pop("name")
-    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
-    prefix = "recipe/"
-    recipe_arrays = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+    generator = {key.removeprefix(GENERATOR): array for key, array in arrays.items() if key.startswith(GENERATOR)}
     return Model(
-        Encoder(schema, maps, float(document["rows"])),
-        FITTED[method].from_arrays(recipe_arrays),
+        _encoder_from_file(schema, float(document["rows"]), document["columns"], arrays),
+        FITTED[method].from_arrays(generator),
         Receipt.from_json(json.dumps(document["receipt"])),
         METHODS[method](**settings),
         document["kind"],
     )
+
+
+# The encoder in a file ----------------------------------------------------------------------------------------------
+
+
+def _encoder_to_file(encoder: Encoder) -> tuple[dict[str, dict[str, Any]], dict[str, NDArray]]:
+    """Every column's facts and arrays."""
+    facts = {
+        name: {
+            "missing": m.missing,
+            "integer": m.distribution.integer,
+            "labels": m.labels,
+            "pass_through": isinstance(m, PassThrough),
+        }
+        for name, m in encoder.maps.items()
+    }
+    arrays: dict[str, NDArray] = {
+        f"column/{position}": np.stack([m.distribution.values, m.distribution.cdf])
+        for position, m in enumerate(encoder.maps.values())
+    }
+    return facts, arrays
+
+
+def _encoder_from_file(
+    schema: Schema, rows: float, columns: Mapping[str, Any], arrays: Mapping[str, NDArray]
+) -> Encoder:
+    """The encoder that `_encoder_to_file` wrote down."""
+    maps = {}
+    for position, column in enumerate(schema):
+        facts = columns[column.name]
+        values, cdf = arrays[f"column/{position}"]
+        labels = tuple(facts["labels"]) if facts["labels"] is not None else None
+        kind = PassThrough if facts["pass_through"] else ColumnMap
+        maps[column.name] = kind(column, Distribution(values, cdf, facts["integer"]), facts["missing"], labels)
+    return Encoder(schema, maps, rows)

@@ -1,66 +1,53 @@
-"""The corridor: hall, cloakroom, ledger and workshop joined, and the only place where the whole promise is stated.
+"""Fitting: the one place where the whole promise is stated.
 
-`fit(table, schema, method, epsilon=ε, delta=δ)` is (ε, δ)-differentially private for adding or removing one unit (one
-row, or all rows of one value of the schema's `unit` column, up to `max_rows_per_unit`), with everything counted:
-bounds, categories, missing values, the number of rows, the margins and whatever the method buys.
+`fit(table, schema, method, epsilon=ε, delta=δ)` is (ε, δ)-differentially private for adding or removing one unit: one
+row or, if the schema names a `unit` column, all rows with one of its values, of which at most `max_rows_per_unit` are
+used. Everything is counted: bounds, categories, missing values, the number of rows, the distribution of every column,
+and all that the method measures.
 
-Why it holds: the plan is fixed by the schema and the method before a row is read; one noise scale is calibrated so that
-the composition of the whole plan meets (ε, δ); the ledger hands out noise for planned purchases only, each once;
-what comes out of the locked box comes through hatches, each of which pays first; and a model is a function of that.
-What it does not cover is in docs/privacy.md.
+Why it holds:
+1. The plan is fixed by the schema and the method before any row is read.
+2. One noise scale is calibrated so that the composition of the whole plan meets (ε, δ).
+3. The ledger gives out noise for planned mechanisms only, each as often as planned, and charges before a row is read.
+4. Rows are locked as soon as they are read (`lock_table`); after that only mechanisms in `privacy` see them, and each
+   charges the ledger first.
+5. A model is a function of what the mechanisms released, of public facts and of chance.
+
+What the promise does not cover is in docs/privacy.md.
 """
 
-import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from understudy.core.randomness import Key
-from understudy.core.text import did_you_mean
 from understudy.core.version import __version__
 from understudy.encoding import encoder as encoding
 from understudy.encoding.encoder import Encoder
+from understudy.graphical import ordering
 from understudy.model import Model
-from understudy.privacy.accounting import Budget, Charge, PlannedMechanism, planned_charges
+from understudy.privacy.accounting import Budget, planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.privacy.rows import PrivateRows, lock
-from understudy.synthesizers import DEFAULT, METHODS
+from understudy.synthesizers import DEFAULT, resolve
+from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
+from understudy.synthesizers.planning import Plan, expected_cost, planned_mechanisms
+from understudy.synthesizers.progress import shown
 from understudy.tables.schema import UNNAMED, Schema, SchemaError
-from understudy.tables.table import Table, read
+from understudy.tables.table import read
 
-
-def resolve(method: Any, settings: Mapping[str, Any] | None = None) -> Any:
-    """A configured method from a name (and settings) or from itself."""
-    if not isinstance(method, str):
-        if type(method) not in METHODS.values():
-            raise ValueError(f"method: expected a name or one of {', '.join(METHODS)}, configured; got {method!r}.")
-        return dataclasses.replace(method, **(settings or {}))
-    if method not in METHODS:
-        raise ValueError(
-            f"method: expected one of {', '.join(METHODS)}; got {method!r}.{did_you_mean(method, METHODS)}"
-        )
-    known = [field.name for field in dataclasses.fields(METHODS[method])]
-    for key in settings or {}:
-        if key not in known:
-            has = f"has {', '.join(known)}" if known else "has no settings"
-            raise ValueError(f"method {method!r} {has}; got {key!r}.{did_you_mean(key, known)}")
-    return METHODS[method](**(settings or {}))
-
-
-def planned_mechanisms(schema: Schema, method: Any, budget: Budget) -> list[PlannedMechanism]:
-    """Everything one fit will buy: a function of public facts. A method without a share for encoding buys none."""
-    share = method.encoding_share
-    encoder = encoding.plan(schema, share=share, delta=budget.delta) if share else []
-    return [*encoder, *method.plan(schema)]
+SchemaOrPath = Schema | str | os.PathLike[str]
 
 
 def fit(
     table: Any,
-    schema: Schema | str | os.PathLike[str],
-    method: Any = DEFAULT,
+    schema: SchemaOrPath,
+    method: str | Method = DEFAULT,
     *,
     epsilon: float,
     delta: float = 1e-6,
@@ -76,10 +63,10 @@ def fit(
         method: A name from `METHODS`, or one of them configured.
         epsilon: The budget ε, for everything.
         delta: The budget δ; below one over the number of people is usual.
-        seed: For tests and experiments only: noise that can be repeated can be taken off again.
+        seed: For tests and experiments only: noise that can be repeated can be subtracted.
         progress: Whether to show a progress bar; None shows it on a terminal.
-        ledger: A ledger file, checked before the table is opened, and charged before any hatch is. A table whose
-            structure does not fit the schema costs nothing.
+        ledger: A ledger file. It is checked before the table is opened and charged before any mechanism reads a row. A
+            table whose structure does not fit the schema costs nothing.
 
     Privacy:
         The promise at the head of this module.
@@ -93,8 +80,8 @@ def fit(
 
 def fit_many(
     table: Any,
-    schema: Schema | str | os.PathLike[str],
-    methods: Sequence[Any],
+    schema: SchemaOrPath,
+    methods: Sequence[str | Method],
     seeds: Sequence[int | None] | None = None,
     *,
     epsilon: float | Sequence[float],
@@ -102,7 +89,7 @@ def fit_many(
     progress: bool | None = None,
     ledger: str | os.PathLike[str] | None = None,
 ) -> list[Model]:
-    """Learns many models of one table, those of methods that can in one compiled program.
+    """Learns many models of one table. Fits of a `BatchMethod` share one compiled program.
 
     Args:
         methods: Names from `METHODS`, or configured methods: one for each fit.
@@ -117,65 +104,49 @@ def fit_many(
         Every fit by itself keeps the promise of `fit`. Together they cost the sum: the ledger file is charged for each.
     """
     schema = schema if isinstance(schema, Schema) else Schema.read(schema)
-    orders = _orders(schema, methods, seeds, epsilon, delta)
+    fits = _planned_fits(schema, methods, seeds, epsilon, delta)
     book = LedgerFile(ledger) if ledger is not None else None
     if book and schema.name == UNNAMED:
         raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
     if book:
-        book.check(schema.name, math.fsum(order.ledger.budget.epsilon for order in orders), delta * len(orders))
-    guest = read(table, schema)  # raises for structure alone, so a typing mistake costs nothing
-    for order in orders:
-        asked = order.ledger.budget
+        book.check(schema.name, math.fsum(each.ledger.budget.epsilon for each in fits), delta * len(fits))
+    locked, kind = lock_table(table, schema, fits)  # raises for structure alone, so a typing mistake costs nothing
+    for each in fits:
+        budget = each.ledger.budget
         if book:
-            book.charge(schema.name, asked.epsilon, asked.delta, order.method.name, version=__version__)
-    made: dict[int, Any] = {}
-    with _shown([order.ledger for order in orders], progress):
-        boxes = [_lock(guest, order) for order in orders]
-        kind = guest.kind
-        del guest
-        encoders = [_encode(box, schema, order) for box, order in zip(boxes, orders, strict=True)]
-        for group in _groups(orders):
-            chosen = [orders[i] for i in group]
-            recipes = type(chosen[0].method).fit_many(
-                [order.method for order in chosen],
-                [boxes[i] for i in group],
-                [encoders[i] for i in group],
-                ledgers=[order.ledger for order in chosen],
-                keys=[order.key.child("method") for order in chosen],
-            )
-            made.update(zip(group, recipes, strict=True))
-        for i, (order, box, encoder) in enumerate(zip(orders, boxes, encoders, strict=True)):
-            if i not in made:
-                made[i] = order.method.fit(box, encoder, ledger=order.ledger, key=order.key.child("method"))
+            book.charge(schema.name, budget.epsilon, budget.delta, each.method.name, version=__version__)
+    with shown([each.ledger for each in fits], progress):
+        requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
+        generators = _fit_generators(requests)
     return [
-        Model(encoders[i], made[i], order.ledger.receipt(version=__version__), order.method, kind)
-        for i, order in enumerate(orders)
+        Model(request.encoder, generator, request.ledger.receipt(version=__version__), request.method, kind)
+        for request, generator in zip(requests, generators, strict=True)
     ]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Order:
-    """One fit that was asked for: what with, who pays, and where chance comes from."""
+class PlannedFit:
+    """One fit before any row is read: its method, the ledger that holds its plan and its source of randomness."""
 
-    method: Any
+    method: Method
     ledger: Ledger
     key: Key
 
 
-def _orders(
+def _planned_fits(
     schema: Schema,
-    methods: Sequence[Any],
+    methods: Sequence[str | Method],
     seeds: Sequence[int | None] | None,
     epsilon: float | Sequence[float],
     delta: float,
-) -> list[_Order]:
+) -> list[PlannedFit]:
     chosen = [resolve(method) for method in methods]
     seeds = [None] * len(chosen) if seeds is None else list(seeds)
     epsilons = list(epsilon) if isinstance(epsilon, Sequence) else [epsilon] * len(chosen)
     if not len(seeds) == len(epsilons) == len(chosen):
         counts = f"{len(chosen)} methods, {len(seeds)} seeds and {len(epsilons)} epsilons"
         raise ValueError(f"fit_many: expected one seed and one epsilon for each method, got {counts}.")
-    orders = []
+    fits = []
     for method, seed, each in zip(chosen, seeds, epsilons, strict=True):
         budget = Budget(epsilon=each, delta=delta)
         ledger = Ledger(
@@ -185,31 +156,67 @@ def _orders(
             max_rows_per_unit=schema.max_rows_per_unit or 1,
             seed=seed,
         )
-        orders.append(_Order(method, ledger, Key.new(seed)))
-    return orders
+        fits.append(PlannedFit(method, ledger, Key.new(seed)))
+    return fits
 
 
-def _groups(orders: Sequence[_Order]) -> list[list[int]]:
-    """The fits that can be made together, by method."""
-    groups: dict[type, list[int]] = {}
-    for i, order in enumerate(orders):
-        if hasattr(type(order.method), "fit_many"):
-            groups.setdefault(type(order.method), []).append(i)
-    return list(groups.values())
+def lock_table(table: Any, schema: Schema, fits: Sequence[PlannedFit]) -> tuple[list[PrivateRows], str]:
+    """Reads a table and locks its rows, once for each fit; also says what kind of frame it came in.
+
+    Privacy:
+        Releases nothing. Exact rows are outside `privacy` during this call alone: when it returns, only the locked
+        rows hold them.
+
+    Raises:
+        TableError: The table's structure does not fit the schema.
+    """
+    exact = read(table, schema)
+    locked = [
+        lock(
+            exact.columns,
+            exact.labels,
+            unit=exact.unit,
+            max_rows_per_unit=each.ledger.max_rows_per_unit,
+            key=each.key,
+        )
+        for each in fits
+    ]
+    return locked, exact.kind
 
 
-def _lock(guest: Table, order: _Order) -> PrivateRows:
-    most = order.ledger.max_rows_per_unit
-    return lock(guest.columns, guest.labels, unit=guest.unit, max_rows_per_unit=most, key=order.key)
+def _encoded(planned: PlannedFit, rows: PrivateRows, schema: Schema) -> FitRequest[Method]:
+    """The request that the method gets once the encoder is fitted."""
+    return FitRequest(
+        method=planned.method,
+        rows=rows,
+        encoder=_fit_encoder(planned, rows, schema),
+        ledger=planned.ledger,
+        key=planned.key.child("method"),
+    )
 
 
-def _encode(rows: PrivateRows, schema: Schema, order: _Order) -> Encoder:
-    if not order.method.encoding_share:
-        return encoding.pass_through_encoder(schema, ledger=order.ledger)
-    return encoding.fit_encoder(rows, schema, ledger=order.ledger, key=order.key.child("encoding"))
+def _fit_encoder(planned: PlannedFit, rows: PrivateRows, schema: Schema) -> Encoder:
+    if not planned.method.encoding_share:
+        return encoding.pass_through_encoder(schema, ledger=planned.ledger)
+    return encoding.fit_encoder(rows, schema, ledger=planned.ledger, key=planned.key.child("encoding"))
 
 
-def order_from(public_table: Any, schema: Schema | str | os.PathLike[str]) -> tuple[str, ...]:
+def _fit_generators(requests: Sequence[FitRequest[Method]]) -> list[Fitted]:
+    """The fitted generators, in the order of the requests; a batch method makes all of its own together."""
+    batches: dict[type[BatchMethod], list[int]] = {}
+    for i, request in enumerate(requests):
+        if isinstance(request.method, BatchMethod):
+            batches.setdefault(type(request.method), []).append(i)
+    made: dict[int, Fitted] = {}
+    for method, members in batches.items():
+        made.update(zip(members, method.fit_many([requests[i] for i in members]), strict=True))
+    for i, each in enumerate(requests):
+        if i not in made:
+            made[i] = each.method.fit(each.rows, each.encoder, ledger=each.ledger, key=each.key)
+    return [made[i] for i in range(len(requests))]
+
+
+def order_from(public_table: Any, schema: SchemaOrPath) -> tuple[str, ...]:
     """An order of generation, causes first, guessed from a PUBLIC table of the same columns.
 
     Numbers count as they are, categories by the places of their values in the schema. Give the result to a method's
@@ -218,109 +225,21 @@ def order_from(public_table: Any, schema: Schema | str | os.PathLike[str]) -> tu
     Privacy:
         None. The table must be public, or another one than the one that is to be protected.
     """
-    import numpy as np
-
-    from understudy.synthesizers.prada.structure import order_from as guess
-
     schema = schema if isinstance(schema, Schema) else Schema.read(schema)
-    columns = [np.asarray(read(public_table, schema).columns[name], dtype=np.float64) for name in schema.names]
-    there = [np.isfinite(column) for column in columns]
-    means = [column[known].mean() if known.any() else 0.0 for column, known in zip(columns, there, strict=True)]
-    filled = [np.where(known, c, mean) for c, known, mean in zip(columns, there, means, strict=True)]
-    return tuple(schema.names[i] for i in guess(np.nan_to_num(np.stack(filled, axis=1))))
+    columns = read(public_table, schema).columns
+    filled = [_filled(np.asarray(columns[name], dtype=np.float64)) for name in schema.names]
+    return tuple(schema.names[i] for i in ordering.order_from(np.nan_to_num(np.stack(filled, axis=1))))
 
 
-@contextlib.contextmanager
-def _shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
-    """A bar of purchases made against purchases planned, and of training steps. All are public."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    if progress is False or (progress is None and not console.is_terminal):
-        yield
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        bought = bar.add_task("fitting", total=sum(ledger.progress()[1] for ledger in ledgers))
-        steps = bar.add_task("steps", total=None, visible=False)
-
-        def advance(line: Charge) -> None:
-            bar.update(bought, completed=sum(ledger.progress()[0] for ledger in ledgers), description=line.what)
-
-        def step(done: int, total: int) -> None:
-            bar.update(steps, completed=done, total=total, visible=True)
-
-        for ledger in ledgers:
-            ledger.on_charge, ledger.on_step = advance, step
-        yield
-
-
-# What it would cost -------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How a budget will be divided, before any data is touched.
-
-    Attributes:
-        charges: One for each planned item, with its noise multiplier.
-        seconds, megabytes: A rough expectation for a laptop, from benchmarks/results/speed.jsonl.
-    """
-
-    method: str
-    budget: Budget
-    items: tuple[PlannedMechanism, ...]
-    charges: tuple[Charge, ...]
-    rows: int | None
-    seconds: float
-    megabytes: float
-
-    def shares(self) -> dict[str, float]:
-        """The part of the (concentrated) budget that each item gets."""
-        total = sum(item.share for item in self.items)
-        return {item.name: item.share / total for item in self.items}
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "epsilon": self.budget.epsilon,
-            "delta": self.budget.delta,
-            "rows": self.rows,
-            "items": [
-                {
-                    "name": item.name,
-                    "mechanism": item.mechanism,
-                    "share": self.shares()[item.name],
-                    "times": item.times,
-                    "noise_multiplier": line.noise_multiplier,
-                }
-                for item, line in zip(self.items, self.charges, strict=True)
-            ],
-            "seconds": self.seconds,
-            "megabytes": self.megabytes,
-        }
-
-    def __str__(self) -> str:
-        head = f"{self.method} with epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}"
-        rows = [f"{'item':<16}{'mechanism':<22}{'purchases':>9}{'share':>9}{'noise per row':>15}"]
-        for item, line in zip(self.items, self.charges, strict=True):
-            share = f"{100 * self.shares()[item.name]:.1f} %"
-            rows.append(f"{item.name:<16}{item.mechanism:<22}{item.times:>9}{share:>9}{line.noise_multiplier:>15.2f}")
-        size = f"for {self.rows} rows " if self.rows else ""
-        foot = f"Expect {size}about {self.seconds:.0f} s and {self.megabytes:.0f} MB. No data was touched."
-        return "\n".join([head, "", *rows, "", foot])
-
-
-def _training_seconds(schema: Schema, steps: int) -> float:
-    """Compilation, and steps in which every column looks at all inputs, one for each number or category."""
-    inputs = sum(len(column.values or ()) or 1 for column in schema.columns)
-    return 6.0 + steps * (2e-4 + 1e-5 * inputs * len(schema))
+def _filled(column: np.ndarray) -> np.ndarray:
+    """A column with its mean in place of what is missing or infinite."""
+    known = np.isfinite(column)
+    return np.where(known, column, column[known].mean() if known.any() else 0.0)
 
 
 def plan(
-    schema: Schema | str | os.PathLike[str],
-    method: Any = DEFAULT,
+    schema: SchemaOrPath,
+    method: str | Method = DEFAULT,
     *,
     epsilon: float,
     delta: float = 1e-6,
@@ -329,22 +248,21 @@ def plan(
     """How `fit` would divide the budget, and what to expect. Touches no data.
 
     Args:
+        schema, method, epsilon, delta: As for `fit`.
         rows: About how many rows there are, if that is public; used for the time and memory alone.
     """
     schema = schema if isinstance(schema, Schema) else Schema.read(schema)
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError(f"rows: expected a whole number >= 1, got {rows!r}.")
     method, budget = resolve(method), Budget(epsilon=epsilon, delta=delta)
-    wanted = planned_mechanisms(schema, method, budget)
-    ledger = Ledger(budget, wanted)
-    cells = (rows or schema.rows or 0) * len(schema)
-    steps = sum(item.times for item in wanted if item.sampling_rate)
+    planned = planned_mechanisms(schema, method, budget)
+    seconds, megabytes = expected_cost(schema, planned, rows or schema.rows or 0)
     return Plan(
         method=method.name,
         budget=budget,
-        items=tuple(wanted),
-        charges=tuple(planned_charges(wanted, ledger.scale)),
+        items=tuple(planned),
+        charges=tuple(planned_charges(planned, Ledger(budget, planned).scale)),
         rows=rows or schema.rows,
-        seconds=1.0 + 6e-7 * cells + (_training_seconds(schema, steps) if steps else 0.0),
-        megabytes=250.0 + 2.5e-5 * cells + (350.0 if steps else 0.0),
+        seconds=seconds,
+        megabytes=megabytes,
     )

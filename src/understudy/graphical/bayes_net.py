@@ -1,8 +1,8 @@
-"""A Bayes network over cells: one conditional table a column, in the order in which rows are drawn.
+"""A Bayes network over bins: one conditional table a column, in the order in which rows are drawn.
 
-The recipe of every method that ends in tables. The one rule: a table's parents come before it, so that a row is drawn
-from the first table to the last, each column by one look at its parents' cells. Public mathematics: nothing here sees
-a row that is private.
+The fitted generator of every method that ends in tables. The one rule: a table's parents come before it, so that a row
+is drawn from the first table to the last, each column by one look at its parents' bins. Public mathematics: nothing
+here sees a private row.
 
 Sources: Pearl (1988), "Probabilistic reasoning in intelligent systems"; Duchi et al. (2008), "Efficient projections
 onto the l1-ball", for the projection on to the simplex.
@@ -10,6 +10,7 @@ onto the l1-ball", for the projection on to the simplex.
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,25 +21,25 @@ from understudy.encoding.encoder import Bins, Levels
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Codes = NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
-    """The distribution of one column's cells, for every combination of its parents' cells.
+class ConditionalTable:
+    """The distribution of one column's bins, for every combination of its parents' bins.
 
     Attributes:
         column: Its name.
         parents: The columns it is drawn from, all of them drawn earlier.
         probabilities: Shape (*parent sizes, column size); along the last axis they sum to 1.
-        groups: Where a parent is seen in coarser cells: for each parent, the coarse cell of every cell. Empty where all
-            are seen as they are.
+        groups: If parents are seen in coarser bins: for each parent, the coarse bin of every bin. Empty if all are seen
+            as they are.
     """
 
     column: str
     parents: tuple[str, ...]
     probabilities: Floats
-    groups: tuple[Whole, ...] = ()
+    groups: tuple[Codes, ...] = ()
 
     def __post_init__(self):
         place, shape = f"table of {self.column!r}", np.shape(self.probabilities)
@@ -52,15 +53,15 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class BayesNet:
-    """Tables in the order of sampling, and what their cells are.
+    """Conditional tables in the order of sampling, and the bins of their columns.
 
     Attributes:
         tables: One for each column; each has its parents before it.
-        cells: How each column is cut.
+        bins: Of each column.
     """
 
-    tables: tuple[Table, ...]
-    cells: Mapping[str, Bins]
+    tables: tuple[ConditionalTable, ...]
+    bins: Mapping[str, Bins]
 
     def __post_init__(self):
         drawn: list[str] = []
@@ -70,31 +71,30 @@ class BayesNet:
             if late or table.column in drawn:
                 raise ValueError(f"{place}: expected every column once and parents first, got {late or 'it twice'}.")
             drawn.append(table.column)
-            sizes = [self.cells[name].size for name in (*table.parents, table.column)]
+            sizes = [self.bins[name].size for name in (*table.parents, table.column)]
             for axis, group in enumerate(table.groups):
                 if len(group) != sizes[axis] or group.min() < 0 or group.max() >= table.probabilities.shape[axis]:
-                    raise ValueError(f"{place}: expected a group for each of {sizes[axis]} cells of parent {axis}.")
+                    raise ValueError(f"{place}: expected a group for each of {sizes[axis]} bins of parent {axis}.")
                 sizes[axis] = table.probabilities.shape[axis]
             if tuple(sizes) != table.probabilities.shape:
                 raise ValueError(f"{place}: expected shape {tuple(sizes)}, got {table.probabilities.shape}.")
 
-    def sample_codes(self, n: int, *, key: Key) -> dict[str, Whole]:
-        """Cell numbers of n rows, column after column."""
-        codes: dict[str, Whole] = {}
+    def sample_codes(self, n: int, *, key: Key) -> dict[str, Codes]:
+        """The bin of every column in n rows, column after column."""
+        codes: dict[str, Codes] = {}
         for table in self.tables:
-            row = np.zeros(n, np.int64)  # of the table, all parents in one number
+            row = np.zeros(n, np.int64)  # which row of the flattened table: all parents in one number
             for axis, name in enumerate(table.parents):
                 code = table.groups[axis][codes[name]] if table.groups else codes[name]
                 row = row * table.probabilities.shape[axis] + code
-            codes[table.column] = draw_cells(table.probabilities, row, key.child(f"cell {table.column}").numpy())
+            codes[table.column] = draw_bins(table.probabilities, row, key.child(f"cell {table.column}").numpy())
         return codes
 
     def sample(self, n: int, *, key: Key) -> Levels:
-        """Levels of n rows: a cell from its table, and a uniform place in the cell."""
+        """Levels of n rows: a bin from its table, and a uniform place in the bin."""
         codes = self.sample_codes(n, key=key)
         return {
-            name: self.cells[name].level(codes[name], key.child(f"level {name}").numpy().random(n))
-            for name in self.cells
+            name: self.bins[name].level(codes[name], key.child(f"level {name}").numpy().random(n)) for name in self.bins
         }
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
@@ -102,53 +102,55 @@ class BayesNet:
         return {table.column: list(table.parents) for table in self.tables}
 
     def arrays(self) -> dict[str, NDArray]:
-        """Flat arrays: tables and cuts one after another, and how long each is."""
+        """Flat arrays: tables and edges one after another, and how long each is."""
         place = {table.column: i for i, table in enumerate(self.tables)}
-        cuts = [self.cells[table.column] for table in self.tables]
+        bins = [self.bins[table.column] for table in self.tables]
         groups = [
             group
             for table in self.tables
-            for group in (table.groups or [np.arange(self.cells[name].size) for name in table.parents])
+            for group in (table.groups or [np.arange(self.bins[name].size) for name in table.parents])
         ]
         return {
             "columns": np.array([table.column for table in self.tables]),
-            "listed": np.array([place[name] for name in self.cells], np.int64),
+            "listed": np.array([place[name] for name in self.bins], np.int64),
             "degrees": np.array([len(table.parents) for table in self.tables], np.int64),
             "parents": np.array([place[name] for table in self.tables for name in table.parents], np.int64),
             "grouped": np.array([bool(table.groups) for table in self.tables]),
             "groups": np.concatenate([np.zeros(0, np.int64), *groups]).astype(np.int64),
             "shapes": np.array([size for table in self.tables for size in table.probabilities.shape], np.int64),
             "probabilities": np.concatenate([table.probabilities.ravel() for table in self.tables]),
-            "cuts": np.array([len(cut.edges) for cut in cuts], np.int64),
-            "ends": np.concatenate([cut.edges for cut in cuts]),
-            "nullable": np.array([cut.nullable for cut in cuts]),
+            "cuts": np.array([len(each.edges) for each in bins], np.int64),
+            "ends": np.concatenate([each.edges for each in bins]),
+            "nullable": np.array([each.nullable for each in bins]),
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "BayesNet":
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Self:
+        """The network that `arrays` came from."""
         names = arrays["columns"].tolist()
-        ends = np.split(arrays["ends"], np.cumsum(arrays["cuts"])[:-1])
-        cuts = [Bins(end, bool(nullable)) for end, nullable in zip(ends, arrays["nullable"], strict=True)]
+        edges = np.split(arrays["ends"], np.cumsum(arrays["cuts"])[:-1])
+        bins = [Bins(own, bool(nullable)) for own, nullable in zip(edges, arrays["nullable"], strict=True)]
         degrees = arrays["degrees"]
         parents = np.split(arrays["parents"], np.cumsum(degrees)[:-1])
         shapes = np.split(arrays["shapes"], np.cumsum(degrees + 1)[:-1])
         lengths = [int(np.prod(shape)) for shape in shapes]
         masses = np.split(arrays["probabilities"], np.cumsum(lengths)[:-1])
-        groups = iter(np.split(arrays["groups"], np.cumsum([cuts[p].size for p in arrays["parents"]])))
+        groups = iter(np.split(arrays["groups"], np.cumsum([bins[p].size for p in arrays["parents"]])))
         tables = []
         for i, name in enumerate(names):
             own = tuple(next(groups) for _ in parents[i])
-            table = masses[i].reshape(tuple(shapes[i]))
-            tables.append(Table(name, tuple(names[p] for p in parents[i]), table, own if arrays["grouped"][i] else ()))
-        return cls(tuple(tables), {names[i]: cuts[i] for i in arrays["listed"]})
+            probabilities = masses[i].reshape(tuple(shapes[i]))
+            its = tuple(names[p] for p in parents[i])
+            tables.append(ConditionalTable(name, its, probabilities, own if arrays["grouped"][i] else ()))
+        return cls(tuple(tables), {names[i]: bins[i] for i in arrays["listed"]})
 
 
-def draw_cells(probabilities: Floats, rows: Whole, draw: np.random.Generator) -> Whole:
-    """One cell for each entry of `rows`, a row number of the flattened table: the inverse distribution function.
+def draw_bins(probabilities: Floats, rows: Codes, draw: np.random.Generator) -> Codes:
+    """One bin for each entry of `rows`, a row number of the flattened table: the inverse distribution function.
 
-    Entries with the same row number share its cells out evenly: each has their distribution, and together they have it
-    to within a row or so (`strata`), so that chance adds little to the error of what is drawn. A binary search
-    for all at once: log2(size) looks, memory of a few numbers a row.
+    Entries with the same row number are sampled by strata: each has the row's distribution, and together they have it
+    to within a row or so (`core.stratified`), so that chance adds little to the error of what is drawn. One binary
+    search serves all entries: log2(size) steps, and memory of a few numbers for each.
     """
     size = probabilities.shape[-1]
     width = 1 << (size - 1).bit_length()
@@ -183,8 +185,8 @@ def to_simplices(masses: Floats, totals: Floats) -> Floats:
 def conditional(masses: Floats, *, marginal: Floats | None = None, least: float = 0.0) -> Floats:
     """Probabilities of the last axis given the others, from noisy masses that may be negative.
 
-    Each row is projected on to the simplex of its own sum. A row whose sum is not above `least` says nothing, and gets
-    `marginal`: the column's own distribution (of any shape that broadcasts), by default that of all rows together.
+    Each row is projected on to the simplex of its own sum. A row whose sum is not above `least` says nothing. It gets
+    `marginal`, the column's own distribution (of any shape that broadcasts); by default that of all rows together.
     """
     masses = np.asarray(masses, np.float64)
     if marginal is None:

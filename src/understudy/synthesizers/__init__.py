@@ -1,57 +1,113 @@
-"""The workshop: one bench per method. Each sees the rows through hatches alone and leaves a recipe.
+"""The methods, by name. Each is a class of settings; `base` says what methods and fitted generators can do.
 
-A method is a frozen dataclass of public hyper-parameters with
-
-- `name`, and `encoding_share`: how much of the budget the encoder gets;
-- `plan(schema) -> list[PlannedMechanism]`: what else it will buy;
-- `fit(rows, encoder, *, ledger, key) -> Recipe`.
-
-A recipe holds arrays and public facts:
-
-- `sample(n, *, key) -> Levels`: a level in [0, 1] per row and column, NaN for a missing value;
-- `parents(schema) -> {column: [columns it was made from]}`;
-- `arrays() -> {name: array}` and `from_arrays(arrays)`, what a saved model keeps of it.
+`METHODS` and `FITTED` are the only lists of them. They know every name at once and import a class when it is looked
+up, so that listing the methods (help, completion, an error message) costs nothing.
 """
 
-from understudy.synthesizers.aim import AIM, FittedAIM
-from understudy.synthesizers.copula import Copula, FittedCopula
-from understudy.synthesizers.gem.fitted import FittedGEM
-from understudy.synthesizers.gem.method import GEM
-from understudy.synthesizers.independent import FittedIndependent, Independent
-from understudy.synthesizers.merf.fitted import FittedMERF
-from understudy.synthesizers.merf.method import MERF
-from understudy.synthesizers.mst import MST, FittedMST
-from understudy.synthesizers.prada.adversarial import PradaGAN
-from understudy.synthesizers.prada.dpgan import DPGAN, FittedDPGAN
-from understudy.synthesizers.prada.fitted import FittedDensity, FittedPrada
-from understudy.synthesizers.prada.likelihood import Prada
-from understudy.synthesizers.privbayes import FittedPrivBayes, PrivBayes
-from understudy.synthesizers.privmrf import FittedPrivMRF, PrivMRF
+import dataclasses
+import importlib
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-METHODS = {
-    "aim": AIM,
-    "gem": GEM,
-    "copula": Copula,
-    "independent": Independent,
-    "mst": MST,
-    "prada": Prada,
-    "prada-gan": PradaGAN,
-    "dpgan": DPGAN,
-    "dp-merf": MERF,
-    "privbayes": PrivBayes,
-    "privmrf": PrivMRF,
-}
-FITTED = {
-    "aim": FittedAIM,
-    "gem": FittedGEM,
-    "copula": FittedCopula,
-    "independent": FittedIndependent,
-    "mst": FittedMST,
-    "prada": FittedDensity,
-    "prada-gan": FittedPrada,
-    "dpgan": FittedDPGAN,
-    "dp-merf": FittedMERF,
-    "privbayes": FittedPrivBayes,
-    "privmrf": FittedPrivMRF,
-}
+from understudy.core.text import did_you_mean
+
+if TYPE_CHECKING:
+    from understudy.synthesizers.base import Fitted, Method
+
+C = TypeVar("C")
+
+
+class Registry(MutableMapping[str, C], Generic[C]):
+    """Classes by name, each imported when it is first looked up."""
+
+    def __init__(self, places: Mapping[str, str]):
+        self._places: dict[str, str | None] = dict(places)  # "module:Class", or None for one that was given as a class
+        self._classes: dict[str, C] = {}
+
+    def __getitem__(self, name: str) -> C:
+        place = self._places[name]
+        if place is not None and name not in self._classes:
+            module, _, attribute = place.partition(":")
+            self._classes[name] = getattr(importlib.import_module(f"understudy.synthesizers.{module}"), attribute)
+        return self._classes[name]
+
+    def __setitem__(self, name: str, given: C) -> None:
+        self._places[name], self._classes[name] = None, given
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+        self._classes.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __repr__(self) -> str:
+        return f"Registry({', '.join(self)})"
+
+
+METHODS: "Registry[type[Method]]" = Registry(
+    {
+        "aim": "aim:AIM",
+        "gem": "gem.method:GEM",
+        "copula": "copula:Copula",
+        "independent": "independent:Independent",
+        "mst": "mst:MST",
+        "prada": "prada.likelihood:Prada",
+        "prada-gan": "prada.adversarial:PradaGAN",
+        "dpgan": "prada.dpgan:DPGAN",
+        "dp-merf": "merf.method:MERF",
+        "privbayes": "privbayes:PrivBayes",
+        "privmrf": "privmrf:PrivMRF",
+    }
+)
+FITTED: "Registry[type[Fitted]]" = Registry(
+    {
+        "aim": "aim:FittedAIM",
+        "gem": "gem.fitted:FittedGEM",
+        "copula": "copula:FittedCopula",
+        "independent": "independent:FittedIndependent",
+        "mst": "mst:FittedMST",
+        "prada": "prada.fitted:FittedDensity",
+        "prada-gan": "prada.fitted:FittedPrada",
+        "dpgan": "prada.dpgan:FittedDPGAN",
+        "dp-merf": "merf.fitted:FittedMERF",
+        "privbayes": "privbayes:FittedPrivBayes",
+        "privmrf": "privmrf:FittedPrivMRF",
+    }
+)
 DEFAULT = "prada"
+
+
+def resolve(method: "str | Method", settings: Mapping[str, object] | None = None) -> "Method":
+    """A configured method, from a name or from itself, with some settings changed.
+
+    Raises:
+        ValueError: There is no such method, or it has no such setting, or the setting cannot be that.
+    """
+    settings = settings or {}
+    if not isinstance(method, str):
+        if not is_method(method):
+            raise ValueError(f"method: expected a name or one of {', '.join(METHODS)}, configured; got {method!r}.")
+        return dataclasses.replace(method, **settings)
+    if method not in METHODS:
+        raise ValueError(
+            f"method: expected one of {', '.join(METHODS)}; got {method!r}.{did_you_mean(method, METHODS)}"
+        )
+    known = [field.name for field in dataclasses.fields(METHODS[method])]
+    for key in settings:
+        if key not in known:
+            has = f"has {', '.join(known)}" if known else "has no settings"
+            raise ValueError(f"method {method!r} {has}; got {key!r}.{did_you_mean(key, known)}")
+    return METHODS[method](**settings)
+
+
+def is_method(value: object) -> bool:
+    """Whether this is one of the registered methods, configured."""
+    name = getattr(value, "name", None)
+    return isinstance(name, str) and name in METHODS and type(value) is METHODS[name]

@@ -10,7 +10,7 @@ What only some methods can do is a protocol of its own, which `model` and `pipel
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,9 @@ class Method(Protocol):
     """
 
     name: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __init__(self, **settings: Any) -> None: ...
 
     @property
     def encoding_share(self) -> float: ...

@@ -1,35 +1,40 @@
-"""Independent columns: the encoder's own distributions, and nothing about how columns go together.
+"""Independent columns: the encoder's own distributions, and nothing about how columns depend on each other.
 
-The reference that every other method has to beat, and the best there is for one column at a time: the whole budget goes
+The baseline that every other method has to beat, and the best there is for one column at a time: the whole budget goes
 to the 1-way marginals.
 """
 
 import dataclasses
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.core.settings import Settings
 from understudy.core.stratified import stratified_levels
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import PrivateRows
+from understudy.synthesizers.base import Interval
 from understudy.tables.schema import Schema
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Independent:
+class Independent(Settings):
     """Every column on its own."""
 
-    name = "independent"
-    encoding_share = 1.0
+    name: ClassVar[str] = "independent"
+    encoding_share: ClassVar[float] = 1.0
 
     def plan(self, schema: Schema) -> list[PlannedMechanism]:
+        """Nothing: the encoder measures all there is."""
         return []
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "FittedIndependent":
+        """Takes the shares of missing values from the encoder. Reads no row."""
         missing = {name: m.missing for name, m in encoder.maps.items()}
         return FittedIndependent(tuple(missing), np.array(list(missing.values())))
 
@@ -48,6 +53,13 @@ class FittedIndependent:
             level = draw.random(n)
             level = np.where(draw.random(n) < missing, np.nan, level) if missing > 0 else level
             levels[name] = stratified_levels(level, draw)
+        return levels
+
+    def sample_within(self, n: int, within: Mapping[str, Interval], *, key: Key) -> Levels:
+        """Rows within intervals of levels. Columns are independent: a condition on one does not change the others."""
+        levels = self.sample(n, key=key)
+        for name, (low, high) in within.items():
+            levels[name] = low + (high - low) * key.child(f"where {name}").numpy().random(n)
         return levels
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:

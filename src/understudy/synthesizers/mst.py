@@ -1,31 +1,34 @@
 """MST: the best tree of pairs of columns, chosen and counted under privacy, and the graphical model on it.
 
-Three steps: single columns, then a spanning tree of pairs chosen one by one with the exponential mechanism, by how far
-each pair is from independent columns, then a noisy count of every pair in the tree. Rows are drawn from the
-graphical model that fits them.
+Three steps: single columns; then a spanning tree of pairs, chosen one by one with the exponential mechanism by how far
+each pair is from independent columns; then a noisy count of every pair in the tree. Rows are drawn from the graphical
+model that fits them.
 
 Sources: McKenna, Miklau, Sheldon (2021), "Winning the NIST contest: a scalable and general approach to differentially
 private synthetic data", arXiv:2108.04978.
 
 Departures:
-- Single columns are not bought again: the encoder has their distributions, and its share takes the place of the first
-  third of the budget.
-- Numbers are cut into as many cells as the noise allows (`MST.cells_allowed`); the paper's tables come cut.
-- In the distance of a pair from independence a cell counts the more, the farther its values are from both means
-  (`marginals.accent`). The paper takes all rows alike, and so misses two columns that say everything about the few
-  rows that hold most of a third one's variance: Cpu-act at ε = 5 has an R² of 0.15 without it and of 0.88 with it.
-- The paper compresses rare values of the domain by their noisy counts; here neighbouring rare categories share a cell.
-- The paper gives a third of the budget to each step; here choosing gets less: scores are sums over thousands of
+- Single columns are not measured again: the encoder has their distributions, and its share takes the place of the
+  first third of the budget.
+- Numbers are cut into as many bins as the noise allows (`MST.bins_allowed`); the paper's tables come cut.
+- The distance of a pair from independence gives a cell more weight, the farther its values are from both means (value
+  weighting, `marginals.accent`). The paper weighs all rows alike, and so misses two columns that say everything about
+  the few rows that hold most of a third one's variance: Cpu-act at ε = 5 has an R² of 0.15 without it and of 0.88 with
+  it.
+- The paper compresses rare values of the domain by their noisy counts; here neighbouring rare categories share a bin.
+- The paper gives a third of the budget to each step; here the choice gets less, since scores are sums over thousands of
   rows.
 """
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from understudy.core.randomness import Key
+from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.encoder import Encoder, bin_rows
-from understudy.graphical.inference import MarkovNet, estimate
+from understudy.graphical.estimation import estimate
 from understudy.graphical.marginals import (
     Clique,
     Domain,
@@ -40,26 +43,28 @@ from understudy.graphical.marginals import (
     measure,
     product,
 )
-from understudy.privacy.accounting import PlannedMechanism, checked_number, checked_positive, checked_whole
+from understudy.graphical.markov import MarkovNet
+from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
 FittedMST = MarkovNet
-MOST_CELLS = 64  # of a number column, however little noise there is: a pair of them has 4096 cells
+# A number column has at most this many bins, however little noise there is: a pair of such columns has 4096 cells.
+MOST_BINS = 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MST:
+class MST(Settings):
     """A maximum spanning tree of pairs of columns.
 
     Attributes:
         encoding_share: Part of the budget for single columns.
-        selection_share: Part of the budget for the choice of the tree; what is left counts its pairs.
+        selection_share: Part of the budget for the choice of the tree; the rest counts its pairs.
         rows_per_noise: How many rows a cell of a pair should hold, in deviations of its noise: more makes fewer, surer
             cells.
-        shrinkage: How strongly the model stays at independent columns within the noise; as of `pgm.estimate`.
-        iterations: Steps of the model's estimation at most.
+        shrinkage: How strongly the model stays at independent columns within the noise (`estimation.estimate`).
+        iterations: The most steps of the model's estimation.
     """
 
     encoding_share: float = 0.35
@@ -68,19 +73,23 @@ class MST:
     shrinkage: float = 0.3
     iterations: int = 300
 
-    name = "mst"
+    name: ClassVar[str] = "mst"
+    constraints: ClassVar[Constraints] = {
+        "encoding_share": Number(least=0.01, most=0.98),
+        "selection_share": Number(least=0.01, most=0.98),
+        "rows_per_noise": Number(above=0),
+        "shrinkage": Number(above=0),
+        "iterations": Whole(),
+    }
 
-    def __post_init__(self):
-        for field in ("encoding_share", "selection_share"):
-            checked_number(f"MST.{field}", getattr(self, field), "0.01 to 0.98", lambda x: 0.01 <= x <= 0.98)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.encoding_share + self.selection_share > 0.99:
             total = self.encoding_share + self.selection_share
             raise ValueError(f"MST: expected encoding_share + selection_share <= 0.99, got {total:g}.")
-        for field in ("rows_per_noise", "shrinkage"):
-            checked_positive(f"MST.{field}", getattr(self, field))
-        checked_whole("MST.iterations", self.iterations)
 
     def plan(self, schema: Schema) -> list[PlannedMechanism]:
+        """The choice of every edge and the count of every pair; nothing for a single column."""
         edges = len(schema) - 1
         if not edges:
             return []
@@ -91,27 +100,32 @@ class MST:
         ]
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MarkovNet:
-        alone = len(encoder.schema) == 1
-        fine = self.cells_allowed(encoder.rows, math.inf if alone else ledger.noise("pairs") * rows.max_rows_per_unit)
-        cells = cut(encoder, most=round(min(fine, MOST_CELLS)), least=0.25 / fine)
-        domain = Domain.of(cells)
-        measured = from_encoder(encoder, cells, ledger=ledger)
-        if not alone:
-            coded = bin_rows(rows, encoder, cells, key=key.child("codes"))
-            for a, b in self.tree(coded, domain, measured, deviations(encoder, cells), encoder.rows, ledger, key):
+        """Chooses the tree, counts its pairs and fits the model.
+
+        Privacy:
+            Rows are read by `marginals.choose` and `marginals.measure`.
+        """
+        single = len(encoder.schema) == 1
+        fine = self.bins_allowed(encoder.rows, math.inf if single else ledger.noise("pairs") * rows.max_rows_per_unit)
+        bins = cut(encoder, most=round(min(fine, MOST_BINS)), least=0.25 / fine)
+        domain = Domain.of(bins)
+        measured = from_encoder(encoder, bins, ledger=ledger)
+        if not single:
+            coded = bin_rows(rows, encoder, bins, key=key.child("codes"))
+            for a, b in self.tree(coded, domain, measured, deviations(encoder, bins), encoder.rows, ledger, key):
                 what, draw = f"count '{a}' with '{b}'", key.child("pair").child(a).child(b)
                 measured.append(measure(coded, (a, b), domain, planned="pairs", what=what, ledger=ledger, key=draw))
-        fitted = estimate(
+        model = estimate(
             domain,
             measured,
             rows=encoder.rows,
             iterations=self.iterations,
             shrinkage=self.shrinkage,
-            ordered={name: len(c.edges) - 1 for name, c in cells.items() if encoder.maps[name].labels is None},
+            ordered={name: len(b.edges) - 1 for name, b in bins.items() if encoder.maps[name].labels is None},
         )
-        return fitted.to_bayesnet(cells)
+        return model.to_bayesnet(bins)
 
-    def cells_allowed(self, rows: float, noise: float) -> float:
+    def bins_allowed(self, rows: float, noise: float) -> float:
         """Bins k of a number column so that a pair's k² cells of even mass hold `rows_per_noise` · noise rows each."""
         return max(2.0, math.sqrt(rows / (self.rows_per_noise * noise)))
 
@@ -120,24 +134,26 @@ class MST:
         coded: PrivateRows,
         domain: Domain,
         singles: Sequence[Measured],
-        far: Mapping[str, Floats],
+        zscores: Mapping[str, Floats],
         rows: float,
         ledger: Ledger,
         key: Key,
     ) -> list[Clique]:
-        """The edges of a spanning tree, each chosen among those that join two of its parts.
+        """The edges of a spanning tree, each chosen among those that join two of its parts (Kruskal, with noise).
 
         Privacy:
-            One choice for each edge, through `marginals.choose`; what an edge may still be depends on the earlier
+            One choice for each edge, through `marginals.choose`; which edges are still open depends on the earlier
             choices alone.
         """
-        alone = {single.clique[0]: single for single in singles}
-        guesses = {pair: product([alone[name] for name in pair], rows) for pair in all_pairs(domain)}
-        accents = {pair: accent(far, pair) for pair in guesses}
-        part = {name: i for i, name in enumerate(domain.names)}
+        from scipy.cluster.hierarchy import DisjointSet  # takes a while to load
+
+        counts = {single.clique[0]: single for single in singles}
+        guesses = {pair: product([counts[name] for name in pair], rows) for pair in all_pairs(domain)}
+        accents = {pair: accent(zscores, pair) for pair in guesses}
+        parts = DisjointSet(domain.names)
         edges: list[Clique] = []
-        while len(edges) < len(part) - 1:
-            open_pairs = [(a, b) for a, b in guesses if part[a] != part[b]]
+        while parts.n_subsets > 1:
+            open_pairs = [(a, b) for a, b in guesses if not parts.connected(a, b)]
             chosen = choose(
                 coded,
                 open_pairs,
@@ -151,8 +167,6 @@ class MST:
                 key=key.child(f"edge {len(edges)}"),
                 accents=[accents[pair] for pair in open_pairs],
             )
-            a, b = open_pairs[chosen]
-            edges.append((a, b))
-            joined, kept = part[b], part[a]
-            part = {name: kept if each == joined else each for name, each in part.items()}
+            edges.append(open_pairs[chosen])
+            parts.merge(*open_pairs[chosen])
         return edges

@@ -1,0 +1,147 @@
+"""Estimation: from noisy marginals to one distribution of whole rows.
+
+`estimate` makes the measured marginals consistent, lays a junction tree through their cliques and minimises the dual
+of `objective` by L-BFGS.
+
+The one rule: public mathematics. Nothing here sees a row, and nothing is drawn: the same marginals give the same model.
+
+Sources: as of `objective`; Nocedal and Wright (2006), "Numerical optimization", algorithm 7.4, for L-BFGS.
+
+Departures:
+- The dual by L-BFGS rather than the primal by mirror descent.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.graphical.junction_tree import Node, junction_tree
+from understudy.graphical.marginals import Clique, Domain, Measured, product
+from understudy.graphical.markov import MarkovModel
+from understudy.graphical.objective import Dual, Pooled, Potentials, Term, block_sizes, make_consistent, pool
+
+Floats = NDArray[np.float64]
+
+# L-BFGS remembers this many steps.
+MEMORY = 20
+
+
+def estimate(
+    domain: Domain,
+    measured: Sequence[Measured],
+    *,
+    rows: float,
+    iterations: int = 300,
+    start: MarkovModel | None = None,
+    shrinkage: float = 0.3,
+    ordered: Mapping[str, int] | None = None,
+    tolerance: float = 1e-10,
+) -> MarkovModel:
+    """The graphical model that fits the measured marginals.
+
+    Args:
+        measured: Noisy marginals; several of one clique are pooled. A column in none of them comes out uniform. A
+            marginal that was counted in blocks (`Measured.starts`) has its columns in the domain's order and is not
+            pooled.
+        rows: How many rows there are.
+        iterations: The most steps of L-BFGS.
+        start: A model to start from, with some of the same cliques.
+        shrinkage: c of `objective`. 0 fits as nearly as possible.
+        ordered: For each column whose neighbouring cells are alike, how many cells, from the first, are ordered.
+        tolerance: A step that gains less than this part of the dual is the last.
+    """
+    rows, ordered = max(float(rows), 1.0), ordered or {}
+    pooled = make_consistent(domain, pool(domain, [each for each in measured if not each.starts]), rows)
+    in_blocks = [each for each in measured if each.starts]
+    nodes = junction_tree(domain, [*pooled, *(each.clique for each in in_blocks)])
+    terms = [
+        Term.of_cells(clique, counts, sigma, block=size, ordered=ordered, rows=rows, domain=domain, nodes=nodes)
+        for clique, (counts, sigma) in pooled.items()
+        for size in block_sizes(clique, ordered)
+    ]
+    terms += [Term.of_blocks(each, pooled, rows=rows, domain=domain, nodes=nodes) for each in in_blocks]
+    dual = Dual(domain, nodes, pooled, terms, rows=rows, shrinkage=shrinkage)
+    if start is not None:
+        x = dual.vector(start.potentials)
+    else:
+        x = dual.vector(_starting_potentials(domain, pooled, nodes, rows, iterations, shrinkage, ordered))
+    if terms:
+        x = _minimise(dual, x, iterations, tolerance)
+    return MarkovModel(domain, rows, nodes, *dual.distributions(x), dual.potentials(x))
+
+
+def _minimise(dual: Callable[[Floats], tuple[float, Floats]], x: Floats, iterations: int, tolerance: float) -> Floats:
+    """L-BFGS with a backtracking line search, in vector operations alone.
+
+    SciPy's solves small dense systems at every step, for which a linear algebra library may wake all its threads.
+    """
+    value, gradient = dual(x)
+    memory: deque[tuple[Floats, Floats, float]] = deque(maxlen=MEMORY)
+    for _ in range(iterations):
+        direction = _quasi_newton(gradient, memory)
+        slope, length = float(gradient @ direction), 1.0
+        for _ in range(30):
+            ahead, there = dual(x + length * direction)
+            if ahead <= value + 1e-4 * length * slope:
+                break
+            length /= 2
+        else:
+            return x
+        step, change = length * direction, there - gradient
+        gained, x, value, gradient = value - ahead, x + step, ahead, there
+        if (curvature := float(step @ change)) > 1e-12 * float(change @ change):
+            memory.append((step, change, curvature))
+        if gained <= tolerance * max(abs(value), 1.0) or np.abs(gradient).max() < 1e-7:
+            break
+    return x
+
+
+def _quasi_newton(gradient: Floats, memory: Sequence[tuple[Floats, Floats, float]]) -> Floats:
+    """The direction of descent, from the gradient and the remembered steps, changes of gradient and curvatures."""
+    direction, alphas = -gradient, []
+    for step, change, curvature in reversed(memory):
+        alphas.append(float(step @ direction) / curvature)
+        direction -= alphas[-1] * change
+    if memory:
+        _, change, curvature = memory[-1]
+        direction *= curvature / float(change @ change)
+    for (step, change, curvature), alpha in zip(memory, reversed(alphas), strict=True):
+        direction += (alpha - float(change @ direction) / curvature) * step
+    return direction
+
+
+def _starting_potentials(
+    domain: Domain,
+    pooled: Pooled,
+    nodes: Sequence[Node],
+    rows: float,
+    iterations: int,
+    shrinkage: float,
+    ordered: Mapping[str, int],
+) -> Potentials:
+    """If the measured cliques form a tree, the potentials of every clique's own small model; else none.
+
+    If the small models p_e agree on the single columns p_i they share, and those are q's, the whole has the closed form
+    p = q · Π_e p_e / Π_{i in e} p_i, so potentials of cliques stay and those of single columns add up. A small model
+    starts from the logarithm of how far its counts are from independence, as far as they stand out of the noise.
+    """
+    wide = [clique for clique in pooled if len(clique) > 1]
+    if len(wide) == 1:
+        (clique,) = wide
+        counts, sigma = pooled[clique]
+        guess = product([Measured((c,), *pooled.get((c,), (np.ones(domain.sizes[c]), 1.0))) for c in clique], rows)
+        return {(clique, 1): np.log((np.maximum(counts, 0.0) + 2 * sigma) / (guess + 2 * sigma)).ravel()}
+    if any(node.clique not in pooled or len(node.separator) > 1 for node in nodes if len(node.clique) > 1):
+        return {}
+    found: dict[tuple[Clique, int], Floats] = {}
+    for clique in wide:
+        own = [
+            Measured(each, *pooled[each]) for each in pooled if each == clique or (len(each) == 1 and each[0] in clique)
+        ]
+        small = Domain({name: domain.sizes[name] for name in clique})
+        fitted = estimate(small, own, rows=rows, iterations=iterations, shrinkage=shrinkage, ordered=ordered)
+        for term, potential in fitted.potentials.items():
+            found[term] = found[term] + potential if term in found else potential
+    return found

@@ -1,0 +1,155 @@
+"""Junction trees: a tree of cliques that holds every measured one, and messages over it.
+
+The one rule: public mathematics. Nothing here sees a row, and nothing is drawn.
+
+`junction_tree` builds the tree, `model_size` says beforehand how large a model on it would be, and `MessagePasser`
+turns log potentials on its cliques into marginals, conditionals and log Z in one pass up and one pass down.
+
+Sources: Koller and Friedman (2009), "Probabilistic graphical models", chapters 9 and 10.
+
+Departures:
+- The tree is found by Prim's algorithm here, not by SciPy's spanning tree: nodes must come parents first, cliques that
+  share no column must still hang together, and ties must always be broken alike.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.graphical.marginals import Clique, Domain
+
+Floats = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A clique of a junction tree.
+
+    Attributes:
+        clique: Its columns, in the domain's order.
+        parent: The number of its parent, which comes earlier; -1 at the root.
+        separator: The columns that it shares with its parent; none if they belong to unconnected parts of the graph.
+    """
+
+    clique: Clique
+    parent: int
+    separator: Clique
+
+    @property
+    def residual(self) -> Clique:
+        """The columns that the clique adds to its parent's."""
+        return tuple(name for name in self.clique if name not in self.separator)
+
+
+def junction_tree(domain: Domain, cliques: Iterable[Clique]) -> tuple[Node, ...]:
+    """A junction tree whose cliques hold every given one and every column, parents first.
+
+    The graph of the cliques is made chordal by eliminating columns one by one, each time the one whose clique with its
+    neighbours has the fewest cells. The tree joins each maximal clique to the one it shares the most columns with.
+    """
+    maximal = _chordal_cliques(domain, cliques)
+    first = next(i for i, clique in enumerate(maximal) if domain.names[0] in clique)
+    nodes = [Node(maximal[first], -1, ())]
+    # For each clique outside the tree: the node that shares the most columns with it, and these columns.
+    nearest = {i: 0 for i in range(len(maximal)) if i != first}
+    shared = {i: set(maximal[i]) & set(maximal[first]) for i in nearest}
+    while nearest:
+        i = max(nearest, key=lambda j: (len(shared[j]), -j))
+        nodes.append(Node(maximal[i], nearest.pop(i), domain.ordered(shared.pop(i))))
+        for j in nearest:
+            common = set(maximal[j]) & set(maximal[i])
+            if len(common) > len(shared[j]):
+                nearest[j], shared[j] = len(nodes) - 1, common
+    return tuple(nodes)
+
+
+def _chordal_cliques(domain: Domain, cliques: Iterable[Clique]) -> list[Clique]:
+    """The maximal cliques of a chordal graph that holds all the given ones, in the domain's order."""
+    neighbours: dict[str, set[str]] = {name: set() for name in domain.names}
+    for clique in cliques:
+        for a, b in itertools.permutations(clique, 2):
+            neighbours[a].add(b)
+    found: list[set[str]] = []
+    cost = {name: domain.size((name, *neighbours[name])) for name in neighbours}
+    while cost:
+        name = min(cost, key=lambda each: cost[each])
+        del cost[name]
+        around = neighbours.pop(name)
+        if not any(around | {name} <= other for other in found):
+            found.append(around | {name})
+        for other in around:
+            neighbours[other] = (neighbours[other] | around) - {name, other}
+        for other in around:
+            cost[other] = domain.size((other, *neighbours[other]))
+    return sorted(
+        (domain.ordered(clique) for clique in found), key=lambda clique: [domain.names.index(c) for c in clique]
+    )
+
+
+def model_size(domain: Domain, cliques: Iterable[Clique]) -> int:
+    """How many cells a model with these cliques would have, 8 bytes each. Known before anything is built."""
+    return sum(domain.size(clique) for clique in _chordal_cliques(domain, cliques))
+
+
+def megabytes(cells: int) -> float:
+    """The size of an array of so many 8-byte numbers."""
+    return cells * 8 / 2**20
+
+
+class MessagePasser:
+    """Messages over one junction tree: from log potentials to marginals, conditionals and log Z."""
+
+    def __init__(self, domain: Domain, nodes: Sequence[Node]):
+        self.nodes = nodes
+        self.shapes = [domain.shape(node.clique) for node in nodes]
+        self._residual = [axes_of(node.residual, node.clique) for node in nodes]
+        self._summed_in_parent: list[tuple[int, ...]] = []
+        self._shape_in_parent: list[tuple[int, ...]] = []
+        self._shape_in_child = [shape_within(domain, node.separator, node.clique) for node in nodes]
+        for node in nodes:
+            parent = nodes[node.parent].clique if node.parent >= 0 else ()
+            self._summed_in_parent.append(axes_of(set(parent) - set(node.separator), parent))
+            self._shape_in_parent.append(shape_within(domain, node.separator, parent))
+
+    def run(self, potentials: Sequence[Floats]) -> tuple[list[Floats], list[Floats], float]:
+        """The marginals of all cliques, their conditionals given the separators, and log Z.
+
+        Every clique is normalised per cell of its separator, so that nothing underflows, whatever the range of the
+        potentials. The potentials are overwritten.
+        """
+        beliefs, log_z = list(potentials), 0.0
+        conditionals: list[Floats] = [np.zeros(0)] * len(beliefs)
+        for i in reversed(range(len(beliefs))):
+            axes, belief = self._residual[i], beliefs[i]
+            top = belief.max(axis=axes, keepdims=True)
+            weight = np.exp(belief - top)
+            total = weight.sum(axis=axes, keepdims=True)
+            weight /= total
+            conditionals[i] = weight
+            message = np.log(total) + top
+            if self.nodes[i].parent >= 0:
+                beliefs[self.nodes[i].parent] += message.reshape(self._shape_in_parent[i])
+            else:
+                log_z = float(message.sum())
+        marginals: list[Floats] = []
+        for i, conditional in enumerate(conditionals):
+            if self.nodes[i].parent < 0:
+                marginals.append(conditional)
+                continue
+            separator = marginals[self.nodes[i].parent].sum(axis=self._summed_in_parent[i])
+            marginals.append(conditional * np.reshape(separator, self._shape_in_child[i]))
+        return marginals, conditionals, log_z
+
+
+def axes_of(columns: Iterable[str], clique: Clique) -> tuple[int, ...]:
+    """The axes that some columns have in an array over a clique."""
+    wanted = set(columns)
+    return tuple(i for i, name in enumerate(clique) if name in wanted)
+
+
+def shape_within(domain: Domain, columns: Clique, clique: Clique) -> tuple[int, ...]:
+    """The shape in which an array over some columns broadcasts against one over a clique that holds them."""
+    return tuple(domain.sizes[name] if name in columns else 1 for name in clique)

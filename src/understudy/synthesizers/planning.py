@@ -1,0 +1,83 @@
+"""The plan of a fit: what it will measure, how it divides the budget, and what to expect. No data is touched."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from understudy.encoding import encoder as encoding
+from understudy.privacy.accounting import Budget, Charge, PlannedMechanism
+from understudy.synthesizers.base import Method
+from understudy.tables.schema import Schema
+
+
+def planned_mechanisms(schema: Schema, method: Method, budget: Budget) -> list[PlannedMechanism]:
+    """Everything one fit will measure: a function of public facts. With no share for encoding, columns pass through."""
+    share = method.encoding_share
+    encoder = encoding.plan(schema, share=share, delta=budget.delta) if share else []
+    return [*encoder, *method.plan(schema)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How a budget will be divided, before any data is touched.
+
+    Attributes:
+        items: The planned mechanisms.
+        charges: What each of them will charge, with its noise multiplier.
+        seconds, megabytes: A rough expectation for a laptop, from benchmarks/results/speed.jsonl.
+    """
+
+    method: str
+    budget: Budget
+    items: tuple[PlannedMechanism, ...]
+    charges: tuple[Charge, ...]
+    rows: int | None
+    seconds: float
+    megabytes: float
+
+    def shares(self) -> dict[str, float]:
+        """The part of the (concentrated) budget that each mechanism gets."""
+        total = sum(planned.share for planned in self.items)
+        return {planned.name: planned.share / total for planned in self.items}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "rows": self.rows,
+            "items": [
+                {
+                    "name": planned.name,
+                    "mechanism": planned.mechanism,
+                    "share": self.shares()[planned.name],
+                    "times": planned.times,
+                    "noise_multiplier": charge.noise_multiplier,
+                }
+                for planned, charge in zip(self.items, self.charges, strict=True)
+            ],
+            "seconds": self.seconds,
+            "megabytes": self.megabytes,
+        }
+
+    def __str__(self) -> str:
+        head = f"{self.method} with epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}"
+        rows = [f"{'planned':<16}{'mechanism':<22}{'times':>9}{'share':>9}{'noise per row':>15}"]
+        for planned, charge in zip(self.items, self.charges, strict=True):
+            share = f"{100 * self.shares()[planned.name]:.1f} %"
+            noise = f"{charge.noise_multiplier:>15.2f}"
+            rows.append(f"{planned.name:<16}{planned.mechanism:<22}{planned.times:>9}{share:>9}{noise}")
+        size = f"for {self.rows} rows " if self.rows else ""
+        foot = f"Expect {size}about {self.seconds:.0f} s and {self.megabytes:.0f} MB. No data was touched."
+        return "\n".join([head, "", *rows, "", foot])
+
+
+def expected_cost(schema: Schema, planned: Sequence[PlannedMechanism], rows: int) -> tuple[float, float]:
+    """Seconds and megabytes to expect on a laptop: for reading and counting, and for training if there is any.
+
+    Training takes time to compile, and steps in which every column sees all inputs: one for each number and category.
+    """
+    cells, steps = rows * len(schema), sum(each.times for each in planned if each.sampling_rate)
+    inputs = sum(len(column.values or ()) or 1 for column in schema.columns)
+    training = 6.0 + steps * (2e-4 + 1e-5 * inputs * len(schema)) if steps else 0.0
+    return 1.0 + 6e-7 * cells + training, 250.0 + 2.5e-5 * cells + (350.0 if steps else 0.0)

@@ -1,0 +1,33 @@
+"""A progress bar for fits: mechanisms charged against mechanisms planned, and training steps. All of it is public."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from understudy.privacy.accounting import Charge
+from understudy.privacy.ledger import Ledger
+
+
+@contextlib.contextmanager
+def shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
+    """Shows how far the fits that these ledgers pay for have come; None shows it on a terminal alone."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if progress is False or (progress is None and not console.is_terminal):
+        yield
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        charged = bar.add_task("fitting", total=sum(ledger.progress()[1] for ledger in ledgers))
+        steps = bar.add_task("steps", total=None, visible=False)
+
+        def on_charge(charge: Charge) -> None:
+            bar.update(charged, completed=sum(ledger.progress()[0] for ledger in ledgers), description=charge.what)
+
+        def on_step(done: int, total: int) -> None:
+            bar.update(steps, completed=done, total=total, visible=True)
+
+        for ledger in ledgers:
+            ledger.on_charge, ledger.on_step = on_charge, on_step
+        yield
