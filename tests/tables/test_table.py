@@ -19,8 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.tables.schema import Column, Schema
-from understudy.tables.sources import TableError, kinds
-from understudy.tables.table import Table, read, to_frame, write
+from understudy.tables.sources import kinds
+from understudy.tables.structure import TableError
+from understudy.tables.table import Table, read
+from understudy.tables.writing import to_frame, write
 
 NAN = np.nan
 SECRET = "Xanthippe"

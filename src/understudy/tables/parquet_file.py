@@ -1,0 +1,40 @@
+"""Parquet files: the columns of a schema out of one, with the types that the file declares."""
+
+import os
+from pathlib import Path
+
+import polars as pl
+
+from understudy.tables.files import damaged, kind_of, open_binary, polars_errors
+from understudy.tables.schema import Schema
+from understudy.tables.structure import FoundColumn, Source, TableError, check_names, wanted
+
+
+def load_parquet(path: Path, source: str, schema: Schema) -> Source:
+    """Reads the wanted columns."""
+    check_ends(path, source)
+    with polars_errors(source, "Parquet"):
+        names = list(pl.read_parquet_schema(path))
+    check_names(names, schema, source)
+    with polars_errors(source, "Parquet"):
+        frame = pl.read_parquet(path, columns=wanted(schema), glob=False, hive_partitioning=False)
+    return Source(columns={series.name: FoundColumn.typed(series) for series in frame}, kind="polars", name=source)
+
+
+def parquet_kinds(path: Path, source: str) -> list[tuple[str, str]]:
+    """The name of every column and the kind that its type suggests."""
+    check_ends(path, source)
+    with polars_errors(source, "Parquet"):
+        dtypes = pl.read_parquet_schema(path)
+    return [(column, kind_of(dtype)) for column, dtype in dtypes.items()]
+
+
+def check_ends(path: Path, source: str) -> None:
+    """Refuses a file without the head and the tail of Parquet: polars may panic on one."""
+    with open_binary(path, source) as file:
+        head = file.read(4)
+        if not head:
+            raise TableError(f"{source} is empty.")
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 4))
+        if head not in (b"PAR1", b"PARE") or file.read(4) != head:
+            raise damaged(source, "Parquet")

@@ -1,0 +1,104 @@
+"""The structure of a source: which columns it must have, and the error for one that does not.
+
+The one rule: failing is also a release. What is wrong with the structure of a source (a missing column, a wrong type, a
+damaged file) raises a `TableError` of one line that shows no cell. A value never raises.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Self
+
+import polars as pl
+
+from understudy.core.text import did_you_mean
+from understudy.tables import instants
+from understudy.tables.schema import Schema
+
+
+class TableError(ValueError):
+    """The table, as a whole or one of its columns, cannot be read or written. The message shows no cell."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class FoundColumn:
+    """One column as it was found. Private.
+
+    Attributes:
+        series: Its cells; null if they are blank or unreadable.
+        untyped: Whether the cells have no declared type (those of a CSV file, text and objects in pandas). Text among
+            them may be a number. In a column that is declared as text it never is.
+        unreadable: Which cells hold something that no kind of column can read, such as a list or the year 12 000; None
+            if there are none.
+    """
+
+    series: pl.Series
+    untyped: bool = False
+    unreadable: pl.Series | None = None
+
+    @classmethod
+    def typed(cls, series: pl.Series) -> Self:
+        """A column of a declared type; instants that cannot be held are unreadable."""
+        held = instants.held(series)
+        lost = held.null_count() > series.null_count()
+        return cls(series=held, unreadable=held.is_null() & series.is_not_null() if lost else None)
+
+    @classmethod
+    def from_ticks(cls, ticks: pl.Series, unit: str, *, zoned: bool) -> Self:
+        """A column of instants from whole numbers of a unit since 1970; those out of range are unreadable."""
+        found = instants.from_ticks(ticks, unit, zoned=zoned)
+        return cls(series=found, unreadable=found.is_null() & ticks.is_not_null())
+
+    @classmethod
+    def foreign(cls, name: str, length: int) -> Self:
+        """Stands for a column of a type that polars does not have; no kind accepts it."""
+        return cls(series=pl.Series(name, [None] * length, dtype=pl.Object))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Source:
+    """The columns that a schema names, as they were found. Private.
+
+    Attributes:
+        columns: By name; the unit is among them.
+        kind: The kind of frame they came in: "pandas", "polars" or "pyarrow"; "polars" for a file.
+        name: What messages call it.
+    """
+
+    columns: dict[str, FoundColumn]
+    kind: str
+    name: str
+
+
+def wanted(schema: Schema) -> list[str]:
+    """The names of the columns to read: those of the schema, then its unit."""
+    return [*schema.names, *([schema.unit] if schema.unit is not None else [])]
+
+
+def check_names(names: Sequence[str], schema: Schema, source: str) -> None:
+    """Refuses missing, extra and repeated columns.
+
+    Missing ones come first: a file without a header has cells in its first line, and while a name of the schema is
+    not among them, none of them is shown.
+    """
+    needed = wanted(schema)
+    missing = [name for name in needed if name not in names]
+    if len(missing) == len(needed):
+        raise TableError(f"{source} has none of the columns that the schema names. Are the names in its first line?")
+    if missing:
+        hint = did_you_mean(missing[0], [name for name in names if name not in needed])
+        raise TableError(f"{source} has no column {missing[0]!r}, which the schema names.{hint}")
+    check_distinct(names, source)
+    extra = [name for name in names if name not in needed and name not in schema.ignore]
+    if extra:
+        more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
+        raise TableError(
+            f"{source} has a column {extra[0]!r}{more}, which the schema does not name. "
+            "Add it to the schema, or to its `ignore` list."
+        )
+
+
+def check_distinct(names: Sequence[str], source: str) -> None:
+    """Refuses two columns of the same name."""
+    repeated = [name for place, name in enumerate(names) if name in names[:place]]
+    if repeated:
+        raise TableError(f"{source} has more than one column {repeated[0]!r}. Rename all but one.")
