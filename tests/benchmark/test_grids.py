@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from understudy.benchmark import grids
+from understudy.benchmark.grid_file import parse, read
 from understudy.benchmark.grids import Dataset, GridError
+from understudy.benchmark.result_file import read as read_results
 
 GRID = """
 name = "tiny"
@@ -30,32 +31,33 @@ settings = { degrees = inf }
 [[methods]]
 name = "independent"
 """
-COMMITTED = sorted((Path(__file__).parents[2] / "benchmarks" / "grids").glob("*.toml"))
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+COMMITTED = sorted((BENCHMARKS / "grids").glob("*.toml"))
 
 
 def test_a_grid_is_the_product_of_its_lists():
-    runs = grids.parse(GRID).runs()
+    runs = parse(GRID).runs()
     assert len(runs) == 3 * 2 * 3 + 2 * 3  # methods, epsilons, seeds; and two baselines for every seed
     assert len({run.id for run in runs}) == len(runs)
 
 
 def test_two_data_sets_that_tables_could_not_tell_apart_are_refused():
     with pytest.raises(GridError, match="two are called 'erdos-renyi, nonlinear'"):
-        grids.parse(GRID + '\n[[datasets]]\ngraph = "erdos-renyi"\nrows = 500\ncolumns = 4\n')
+        parse(GRID + '\n[[datasets]]\ngraph = "erdos-renyi"\nrows = 500\ncolumns = 4\n')
 
 
-def test_yardsticks_come_first_and_can_be_left_out():
-    runs = grids.parse(GRID).runs()
+def test_baselines_come_first_and_can_be_left_out():
+    runs = parse(GRID).runs()
     assert [run.label for run in runs[:6]] == ["real rows"] * 3 + ["shuffled rows"] * 3
     assert all(run.epsilon is None for run in runs[:6])
-    without = grids.parse("baselines = false\n" + GRID).runs()
+    without = parse("baselines = false\n" + GRID).runs()
     assert [run.id for run in without] == [run.id for run in runs[6:]]
 
 
 def test_overrides_are_combined_within_a_group_and_not_across_groups():
     text = GRID + "\n[[overrides]]\nsweep = 'a'\ndegrees = [3, 8]\nencoding_share = [0.4, 0.5]\n"
     text += "\n[[overrides]]\nsweep = 'b'\ndegrees = 8\n"
-    fits = [run for run in grids.parse(text).runs() if run.label == "copula" and run.epsilon == 1 and run.seed == 0]
+    fits = [run for run in parse(text).runs() if run.label == "copula" and run.epsilon == 1 and run.seed == 0]
     assert [(run.sweep, run.settings) for run in fits] == [
         ("a", {"degrees": 3, "encoding_share": 0.4}),
         ("a", {"degrees": 3, "encoding_share": 0.5}),
@@ -67,28 +69,28 @@ def test_overrides_are_combined_within_a_group_and_not_across_groups():
 
 def test_a_list_that_is_one_setting_becomes_a_tuple():
     text = GRID + "\n[[overrides]]\nwidths = [[8, 4], [64, 32]]\n"
-    widths = [run.settings["widths"] for run in grids.parse(text).runs() if run.label == "copula" and run.seed == 0]
+    widths = [run.settings["widths"] for run in parse(text).runs() if run.label == "copula" and run.seed == 0]
     assert widths == [(8, 4), (64, 32)] * 2
 
 
 @pytest.mark.parametrize("change", [{"seed": 9}, {"epsilon": 2.0}, {"delta": 1e-6}, {"settings": {"degrees": 4}}])
 def test_another_run_has_another_id(change):
-    run = grids.parse(GRID).runs()[-1]
+    run = parse(GRID).runs()[-1]
     assert dataclasses.replace(run, **change).id != run.id
     assert dataclasses.replace(run).id == run.id
 
 
 def test_another_data_set_has_another_id_and_a_name_of_its_own():
-    run = grids.parse(GRID).runs()[-1]
+    run = parse(GRID).runs()[-1]
     assert dataclasses.replace(run, dataset=dataclasses.replace(run.dataset, rows=51)).id != run.id
     assert Dataset(table="california", bounds=False).name != Dataset(table="california").name
 
 
-def test_only_keeps_the_yardsticks():
-    labels = {run.label for run in grids.parse(GRID).only(["gaussian"]).runs()}
+def test_only_keeps_the_baselines():
+    labels = {run.label for run in parse(GRID).only(["gaussian"]).runs()}
     assert labels == {"real rows", "shuffled rows", "gaussian"}
     with pytest.raises(GridError, match="has the methods copula, gaussian, independent; got 'aim'"):
-        grids.parse(GRID).only(["aim"])
+        parse(GRID).only(["aim"])
 
 
 @pytest.mark.parametrize(
@@ -113,21 +115,27 @@ def test_only_keeps_the_yardsticks():
 )
 def test_a_wrong_grid_is_refused(old, new, message):
     with pytest.raises(GridError, match=message):
-        grids.parse(GRID.replace(old, new, 1))
+        parse(GRID.replace(old, new, 1))
 
 
 def test_a_refusal_names_the_file(tmp_path):
     path = tmp_path / "grid.toml"
     with pytest.raises(GridError, match=r"grid.toml cannot be read: no such file"):
-        grids.read(path)
+        read(path)
     path.write_text("name =")
     with pytest.raises(GridError, match=r"grid.toml: not TOML"):
-        grids.read(path)
+        read(path)
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
 def test_committed_grids_are_named_after_their_files_and_small_ones_are_small(path):
-    grid = grids.read(path)
+    grid = read(path)
     assert grid.name == path.stem
     assert len(grid.small().runs()) < 100
     assert {run.label for run in grid.small().runs()} == {run.label for run in grid.runs()}
+
+
+@pytest.mark.parametrize("name", ["adult", "example", "parents", "structure", "sweeps-linear"])
+def test_committed_results_have_the_ids_of_their_grid(name):
+    folder = BENCHMARKS / "results" / name
+    assert {run.id for run in read(folder / "grid.toml").runs()} == {line["id"] for line in read_results(folder)}

@@ -1,4 +1,4 @@
-"""The race track: whatever happens to it, the lines are those of an undisturbed race."""
+"""The runner: whatever happens to it, the lines are those of an undisturbed benchmark."""
 
 import json
 import os
@@ -14,10 +14,14 @@ import polars as pl
 import pytest
 
 import understudy as us
-from understudy.benchmark import grids
-from understudy.benchmark import runner as bench
+from understudy.benchmark import grid_file
+from understudy.benchmark.batches import batches, perform
+from understudy.benchmark.grid_file import parse
 from understudy.benchmark.grids import Dataset, GridError
 from understudy.benchmark.result_file import read
+from understudy.benchmark.runner import run_grid
+from understudy.benchmark.splits import split
+from understudy.benchmark.workers import Worker
 
 GRID = """
 name = "tiny"
@@ -45,7 +49,7 @@ COMMITTED = sorted((Path(__file__).parents[2] / "benchmarks" / "grids").glob("*.
 
 
 def undated(folder) -> list[dict]:
-    """The lines without what may differ from one race to the next."""
+    """The lines without what may differ from one benchmark to the next."""
     return [{key: value for key, value in line.items() if key != "measured"} for line in read(folder)]
 
 
@@ -54,23 +58,23 @@ def command(folder, grid="grid.toml", *options) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def raced(tmp_path_factory):
-    """A race that nobody disturbed, and how long it took."""
-    folder = tmp_path_factory.mktemp("race")
+def undisturbed(tmp_path_factory):
+    """The results of a benchmark that nobody disturbed, and how long it took."""
+    folder = tmp_path_factory.mktemp("benchmark")
     (folder / "grid.toml").write_text(GRID)
     start = time.monotonic()
     subprocess.run(command(folder / "results", folder / "grid.toml"), check=True, capture_output=True)
     return folder / "results", time.monotonic() - start
 
 
-def test_every_run_has_a_line_in_the_order_of_the_grid(raced):
-    lines = read(raced[0])
-    assert [line["id"] for line in lines] == [run.id for run in grids.parse(GRID).runs()]
-    assert (raced[0] / "grid.toml").read_text() == GRID
+def test_every_run_has_a_line_in_the_order_of_the_grid(undisturbed):
+    lines = read(undisturbed[0])
+    assert [line["id"] for line in lines] == [run.id for run in parse(GRID).runs()]
+    assert (undisturbed[0] / "grid.toml").read_text() == GRID
 
 
-def test_a_line_says_what_was_run_with_what_and_at_what_cost(raced):
-    line = next(line for line in read(raced[0]) if line["label"] == "copula")
+def test_a_line_says_what_was_run_with_what_and_at_what_cost(undisturbed):
+    line = next(line for line in read(undisturbed[0]) if line["label"] == "copula")
     assert (line["dataset"], line["method"], line["epsilon"], line["delta"]) == (
         "erdos-renyi, nonlinear",
         "copula",
@@ -80,21 +84,21 @@ def test_a_line_says_what_was_run_with_what_and_at_what_cost(raced):
     assert line["receipt"]["budget"] == {"epsilon": 1.0, "delta": 1e-5}
     assert 0.9 < line["receipt"]["epsilon"] <= 1.0
     assert line["versions"]["understudy"] and line["versions"]["polars"]
-    assert set(line["measured"]) == {"fit_s", "fits_at_once", "sample_s", "judge_s", "peak_mb", "date", "machine"}
+    assert set(line["measured"]) == {"fit_s", "fits_at_once", "sample_s", "evaluate_s", "peak_mb", "date", "machine"}
     assert 50 < line["measured"]["peak_mb"] < 5000
     assert set(line["scores"]) >= {"wd", "tvd1", "structure/f1", "structure/recall"}
 
 
-def test_the_purchases_on_a_line_add_up_to_the_receipt(raced):
-    line = next(line for line in read(raced[0]) if line["label"] == "copula")
-    on = bench.course(Dataset(graph="erdos-renyi", rows=80, columns=4, degree=1), "private", 0)
-    model = us.fit(on.train, on.schema, "copula", epsilon=1.0, delta=1e-5, seed=0)
-    assert sum(group["purchases"] for group in line["receipt"]["lines"]) == len(model.receipt.charges)
+def test_the_charges_on_a_line_add_up_to_the_receipt(undisturbed):
+    line = next(line for line in read(undisturbed[0]) if line["label"] == "copula")
+    rows = split(Dataset(graph="erdos-renyi", rows=80, columns=4, degree=1), "private", 0)
+    model = us.fit(rows.train, rows.schema, "copula", epsilon=1.0, delta=1e-5, seed=0)
+    assert sum(group["count"] for group in line["receipt"]["charges"]) == len(model.receipt.charges)
     assert line["receipt"]["epsilon"] == model.receipt.epsilon
 
 
-def test_yardsticks_bracket_the_methods(raced):
-    lines = [line for line in read(raced[0]) if line["dataset"] == "example"]
+def test_baselines_bracket_the_methods(undisturbed):
+    lines = [line for line in read(undisturbed[0]) if line["dataset"] == "example"]
     mean = {
         label: np.mean([line["scores"]["tvd1"] for line in lines if line["label"] == label])
         for label in {line["label"] for line in lines}
@@ -103,17 +107,17 @@ def test_yardsticks_bracket_the_methods(raced):
     assert mean["real rows"] == pytest.approx(mean["shuffled rows"])  # which has the same margins
 
 
-def test_a_finished_race_runs_nothing_again(raced):
-    before = (raced[0] / "runs.jsonl").read_bytes()
-    outcome = bench.race(grids.parse(GRID), raced[0], processes=1, progress=False)
+def test_a_finished_benchmark_runs_nothing_again(undisturbed):
+    before = (undisturbed[0] / "runs.jsonl").read_bytes()
+    outcome = run_grid(parse(GRID), undisturbed[0], processes=1, progress=False)
     assert (outcome.made, outcome.failed) == (0, {})
-    assert (raced[0] / "runs.jsonl").read_bytes() == before
+    assert (undisturbed[0] / "runs.jsonl").read_bytes() == before
 
 
-def test_one_process_gives_the_same_lines_as_two(raced, tmp_path):
-    bench.race(grids.parse(GRID).only(["independent"]), tmp_path, processes=1, progress=False)
+def test_one_process_gives_the_same_lines_as_two(undisturbed, tmp_path):
+    run_grid(parse(GRID).only(["independent"]), tmp_path, processes=1, progress=False)
     chosen = {line["id"] for line in undated(tmp_path)}
-    assert undated(tmp_path) == [line for line in undated(raced[0]) if line["id"] in chosen]
+    assert undated(tmp_path) == [line for line in undated(undisturbed[0]) if line["id"] in chosen]
 
 
 TRAINED = """
@@ -136,19 +140,19 @@ settings = { critic_steps = 20, batch_size = 20 }
 
 
 def test_a_run_that_was_fitted_beside_others_is_made_again_beside_them(tmp_path):
-    grid = grids.parse(TRAINED)
-    assert [len(heat) for heat in bench.heats(grid.runs())] == [2]
-    bench.race(grid, tmp_path, processes=1, progress=False)
+    grid = parse(TRAINED)
+    assert [len(batch) for batch in batches(grid.runs())] == [2]
+    run_grid(grid, tmp_path, processes=1, progress=False)
     whole, kept = undated(tmp_path), (tmp_path / "runs.jsonl").read_bytes().splitlines(keepends=True)[0]
     (tmp_path / "runs.jsonl").write_bytes(kept + b'{"id": "cut')
-    assert bench.race(grid, tmp_path, processes=1, progress=False).made == 1
+    assert run_grid(grid, tmp_path, processes=1, progress=False).made == 1
     assert undated(tmp_path) == whole
     assert (tmp_path / "runs.jsonl").read_bytes().startswith(kept)
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_moments_and_resumed_it_gives_the_same_file(raced, tmp_path):
-    undisturbed, seconds = raced
+def test_killed_at_twenty_moments_and_resumed_it_gives_the_same_file(undisturbed, tmp_path):
+    whole, seconds = undisturbed
     (tmp_path / "grid.toml").write_text(GRID)
     folder, draw, kept = tmp_path / "results", random.Random(0), []
     for _ in range(20):
@@ -162,13 +166,13 @@ def test_killed_at_twenty_moments_and_resumed_it_gives_the_same_file(raced, tmp_
         assert all(line in found for line in kept), "a line was lost, or its run was made again"
         kept = found
     subprocess.run(command(folder, tmp_path / "grid.toml"), check=True, capture_output=True)
-    assert undated(folder) == undated(undisturbed)
+    assert undated(folder) == undated(whole)
     assert all(line in read(folder) for line in kept)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes the Linux way")
 @pytest.mark.parametrize(("blow", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_nobody_goes_on_running_after_a_race_was_stopped(tmp_path, blow, code):
+def test_no_process_outlives_a_benchmark_that_was_stopped(tmp_path, blow, code):
     (tmp_path / "grid.toml").write_text(GRID)
     process = subprocess.Popen(
         command(tmp_path / "results", tmp_path / "grid.toml"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -186,7 +190,7 @@ def test_nobody_goes_on_running_after_a_race_was_stopped(tmp_path, blow, code):
     assert process.returncode == code
     assert b"Traceback" not in said
     while any(parent(helper) is not None for helper in helpers):
-        assert time.monotonic() < deadline, "a worker outlived the race"
+        assert time.monotonic() < deadline, "a worker outlived the benchmark"
         time.sleep(0.05)
 
 
@@ -203,15 +207,15 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path, monkeypatch):
     (tmp_path / "california.csv").write_text("MedInc\n1\n")  # not the table it says it is
     monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path))
     mixed = GRID.replace('graph = "erdos-renyi"\nrows = 80\ncolumns = 4\ndegree = 1', 'table = "california"')
-    outcome = bench.race(grids.parse(mixed).only(["independent"]), tmp_path / "r", processes=1, progress=False)
+    outcome = run_grid(parse(mixed).only(["independent"]), tmp_path / "r", processes=1, progress=False)
     assert {name.split(":")[0] for name in outcome.failed} == {"california"}
     assert all("DatasetError" in why and "california.csv" in why for why in outcome.failed.values())
     assert {line["dataset"] for line in read(tmp_path / "r")} == {"example"}
 
 
 def test_a_process_that_dies_is_an_error_of_its_run():
-    run = grids.parse(GRID).runs()[-1]
-    worker = bench._Worker()
+    run = parse(GRID).runs()[-1]
+    worker = Worker()
     worker.give([run])
     worker.process.kill()
     (answered, lines, error), lives = worker.take()
@@ -221,20 +225,20 @@ def test_a_process_that_dies_is_an_error_of_its_run():
 
 
 def test_the_papers_protocol_standardises_and_says_so():
-    on = bench.course(Dataset(graph="example", rows=200), "paper", 0)
-    numbers = on.train.select(pl.col(pl.Float64))
+    rows = split(Dataset(graph="example", rows=200), "paper", 0)
+    numbers = rows.train.select(pl.col(pl.Float64))
     assert np.allclose(numbers.drop("savings").mean().row(0), 0)
     assert np.allclose(numbers.std(ddof=0).row(0), 1)
-    assert on.schema["salary"].bounds == (None, None) and on.schema["savings"].nullable
-    [line] = bench.perform(grids.parse('protocol = "paper"\n' + GRID).runs()[-1:])
+    assert rows.schema["salary"].bounds == (None, None) and rows.schema["savings"].nullable
+    [line] = perform(parse('protocol = "paper"\n' + GRID).runs()[-1:])
     assert "WHICH NO BUDGET COVERS" in line["warning"]
 
 
 def test_the_true_order_is_given_to_simulations():
-    on = bench.course(Dataset(graph="scale-free", equations="linear", rows=50), "private", 3)
-    order = on.schema.generation_order
-    assert on.truth is not None
-    assert all(order.index(p) < order.index(child) for child, parents in on.truth.items() for p in parents)
+    rows = split(Dataset(graph="scale-free", equations="linear", rows=50), "private", 3)
+    order = rows.schema.generation_order
+    assert rows.truth is not None
+    assert all(order.index(p) < order.index(child) for child, parents in rows.truth.items() for p in parents)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +254,7 @@ def test_the_true_order_is_given_to_simulations():
 )
 def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, old, new, message):
     with pytest.raises(GridError, match=message):
-        bench.race(grids.parse(GRID.replace(old, new, 1)), tmp_path / "results", progress=False)
+        run_grid(parse(GRID.replace(old, new, 1)), tmp_path / "results", progress=False)
     assert not (tmp_path / "results").exists()
 
 
@@ -260,12 +264,10 @@ GRIDS = [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem 
 
 @pytest.mark.parametrize("path", GRIDS)
 def test_every_committed_grid_runs_in_small(path, tmp_path):
-    grid = grids.read(path)
-    if any(dataset.table for dataset in grid.datasets):
-        if not os.environ.get("UNDERSTUDY_DATA"):
-            pytest.skip("set UNDERSTUDY_DATA to a folder with the real tables")
-        pytest.importorskip("catboost")
-    outcome = bench.race(grid.small(rows=120), tmp_path, processes=2, progress=False)
+    grid = grid_file.read(path)
+    if any(dataset.table for dataset in grid.datasets) and not os.environ.get("UNDERSTUDY_DATA"):
+        pytest.skip("set UNDERSTUDY_DATA to a folder with the real tables")
+    outcome = run_grid(grid.small(rows=120), tmp_path, processes=2, progress=False)
     assert outcome.failed == {}
     assert outcome.made == len(grid.small(rows=120).runs())
     json.dumps(read(tmp_path), allow_nan=False)

@@ -1,66 +1,29 @@
-"""Grids: which runs a benchmark is made of, as a TOML file.
+"""Grids: which runs a benchmark is made of, and which tables and figures are drawn from its results.
 
-A grid is data sets × methods × ε × seeds × overrides. The one rule: a run is known by everything that its result
-depends on, so the same run is never done twice, and a changed one is another run. What may differ from one machine to
-the next (time, memory, versions) is not part of it.
-
-    name = "real-data"
-    protocol = "private"                 # or "paper": columns standardised with exact moments, which no budget covers
-    delta = 1e-5
-    epsilons = [0.2, 1, 5]
-    seeds = [5, 6, 7]                    # of the split, the fit and the sample; for a simulation also of its network
-    metrics = ["wd", "tvd2", "r2"]
-    learners = ["catboost"]              # of the metrics of usefulness; all five unless given
-    baselines = true                    # also judge the training rows themselves, and the same with columns shuffled
-
-    [[datasets]]
-    table = "california"                 # a public table,
-    bounds = false                       # here without the bounds of its schema
-
-    [[datasets]]
-    graph = "erdos-renyi"                # or a simulation
-    equations = "nonlinear"
-    rows = 2000
-
-    [[methods]]
-    name = "copula"
-    settings = { encoding_share = 0.4 }  # held fixed
-    label = "copula, 0.4"
-
-    [[methods]]
-    name = "prada-gan"
-    settings = { published = true }      # as the paper has it for each table and ε
-
-    [[overrides]]                        # settings to be varied: every combination of the lists
-    sweep = "degrees"
-    degrees = [3, 8, 30]
-
-`[[tables]]` and `[[figures]]` in the same file say what the scoreboard draws of the results.
+A grid is data sets × methods × ε × seeds × overrides. The one rule: a run is identified by everything its result
+depends on, so the same run is never made twice, and a changed run is another run. What may differ from one machine to
+the next (time, memory, versions) is not part of its identity. `grid_file` reads grids from TOML.
 """
 
 import dataclasses
 import hashlib
 import itertools
 import json
-import os
-import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-from understudy.core.files import reason
-from understudy.core.text import did_you_mean
 
 PROTOCOLS = ("private", "paper")
 EXAMPLE = "example"
 REAL, SHUFFLED = "real rows", "shuffled rows"
 BASELINES = (REAL, SHUFFLED)
-"""The training rows in place of synthetic ones, and the same with every column shuffled by itself."""
+"""Labels of the baselines: the training rows in place of synthetic ones, and the same with every column shuffled."""
+
+Setting = Any
+"""The value of a method's setting: whatever TOML can hold, lists as tuples."""
 
 
 class GridError(ValueError):
-    """A grid cannot be read, or asks for what there is not."""
+    """A grid cannot be read, or asks for something that does not exist."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,10 +33,10 @@ class Dataset:
     Attributes:
         table: The name of a public table; None for a simulation.
         bounds: Whether the table's schema keeps its bounds.
-        graph, equations, columns, degree: A simulation's, as `simulators.simulate` takes them; or the graph "example",
-            which is the example network with columns and equations of its own.
-        rows: Training rows: of a simulation; of a table at most so many, None for all.
-        public_rows: Whether the schema says how many training rows there are.
+        graph, equations, columns, degree: The arguments of `simulators.simulate`; or the graph "example", the example
+            network, whose columns and equations are fixed.
+        rows: The number of training rows of a simulation; for a table the largest number used, None for all.
+        public_rows: Whether the schema states the number of training rows.
     """
 
     table: str | None = None
@@ -103,27 +66,27 @@ class Dataset:
         return "example" if self.graph == EXAMPLE else f"{self.graph}, {self.equations}"
 
 
-def _said(dataset: Dataset) -> dict[str, Any]:
-    """What is not as usual, so that a new kind of choice leaves the ids of old runs alone."""
+def _non_defaults(dataset: Dataset) -> dict[str, Any]:
+    """The fields that differ from their defaults, so that a new field leaves the ids of old runs alone."""
     fields = dataclasses.fields(dataset)
     return {f.name: value for f in fields if (value := getattr(dataset, f.name)) != f.default}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A method in the race: its name, what is fixed of it, and what its row is called."""
+    """A method of the grid: its name, its fixed settings, and the label of its results."""
 
     name: str
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Setting] = dataclasses.field(default_factory=dict)
     label: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """One fit and its verdict, before it is made.
+    """One fit and its evaluation, before it is made.
 
     Attributes:
-        label: The row it counts for; `REAL` and `SHUFFLED` are the baselines, which fit nothing.
+        label: The row of a table it counts for; `REAL` and `SHUFFLED` are the baselines, which fit nothing.
         epsilon: None for a baseline.
         sweep: The group of overrides it belongs to.
     """
@@ -132,7 +95,7 @@ class Run:
     protocol: str
     dataset: Dataset
     method: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Setting]
     label: str
     sweep: str
     epsilon: float | None
@@ -143,9 +106,13 @@ class Run:
 
     @property
     def id(self) -> str:
-        """A digest of all of it."""
-        content = json.dumps({**dataclasses.asdict(self), "dataset": _said(self.dataset)}, sort_keys=True)
+        """A digest of every field."""
+        content = json.dumps({**dataclasses.asdict(self), "dataset": _non_defaults(self.dataset)}, sort_keys=True)
         return hashlib.blake2b(content.encode(), digest_size=10).hexdigest()
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.label in BASELINES
 
     def __str__(self) -> str:
         settings = [f"{key} = {value}" for key, value in self.settings.items()]
@@ -154,8 +121,57 @@ class Run:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TableRequest:
+    """A [[tables]] entry: a table to be made from the results.
+
+    Attributes:
+        scores: Its columns, in order; "r2/*" stands for r2 with every learner.
+        datasets: The data sets it shows, in order; None for all.
+        sweep: The group of overrides it shows; None for all runs.
+        paper: Whether the numbers printed in the PrAda-GAN paper stand beside ours.
+    """
+
+    name: str
+    title: str
+    scores: tuple[str, ...]
+    datasets: tuple[str, ...] | None = None
+    sweep: str | None = None
+    paper: bool = False
+
+
+Limits = tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FigureRequest:
+    """A [[figures]] entry: a figure to be drawn from the results.
+
+    Attributes:
+        scores, datasets, sweep: As for a table; a panel for each score and data set.
+        x: What the horizontal axis shows: "epsilon" or the name of a setting.
+        lines: What tells one line from another: "label", "epsilon" or the name of a setting.
+        x_scale: "log" or "linear".
+        y_limits: The range of the vertical axis, for all scores or for each.
+    """
+
+    name: str
+    title: str
+    scores: tuple[str, ...]
+    datasets: tuple[str, ...] | None = None
+    sweep: str | None = None
+    x: str = "epsilon"
+    lines: str = "label"
+    x_scale: str = "log"
+    y_limits: Limits | Mapping[str, Limits] | None = None
+
+    def limits(self, score: str) -> Limits | None:
+        """The range of the vertical axis for one score; None: as far as the values reach."""
+        return self.y_limits.get(score) if isinstance(self.y_limits, Mapping) else self.y_limits
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A grid as it was written; `runs` is what it comes to."""
+    """A grid as it was written; `runs` lists what it comes to."""
 
     name: str
     datasets: tuple[Dataset, ...]
@@ -168,6 +184,8 @@ class Grid:
     delta: float = 1e-5
     baselines: bool = True
     overrides: tuple[Mapping[str, Any], ...] = ()
+    tables: tuple[TableRequest, ...] = ()
+    figures: tuple[FigureRequest, ...] = ()
     text: str = dataclasses.field(default="", repr=False)
 
     def __post_init__(self):
@@ -181,12 +199,12 @@ class Grid:
         """Every run once, in the order of the grid; the baselines of a data set come before its fits."""
         found = {}
         for dataset in self.datasets:
-            for run in (*self._yardsticks(dataset), *self._fits(dataset)):
+            for run in (*self._baseline_runs(dataset), *self._fits(dataset)):
                 found.setdefault(run.id, run)
         return list(found.values())
 
-    def _yardsticks(self, dataset: Dataset) -> Iterator[Run]:
-        for label, seed in itertools.product((REAL, SHUFFLED) if self.baselines else (), self.seeds):
+    def _baseline_runs(self, dataset: Dataset) -> Iterator[Run]:
+        for label, seed in itertools.product(BASELINES if self.baselines else (), self.seeds):
             yield self._run(dataset, Entry(name=label, label=label), {}, "", None, seed)
 
     def _fits(self, dataset: Dataset) -> Iterator[Run]:
@@ -195,16 +213,16 @@ class Grid:
                 for seed in self.seeds:
                     yield self._run(dataset, entry, settings, sweep, epsilon, seed)
 
-    def _settings(self, entry: Entry) -> Iterator[tuple[str, dict[str, Any]]]:
-        """A method's settings with every combination of the overrides laid over them."""
+    def _settings(self, entry: Entry) -> Iterator[tuple[str, dict[str, Setting]]]:
+        """A method's settings with every combination of the overrides laid over them, each with its sweep."""
         for group in self.overrides or ({},):
             varied = {key: value if isinstance(value, list) else [value] for key, value in group.items()}
             sweep = varied.pop("sweep", [""])[0]
             for values in itertools.product(*varied.values()):
-                yield sweep, {**entry.settings, **dict(zip(varied, map(_frozen, values), strict=True))}
+                yield sweep, {**entry.settings, **dict(zip(varied, map(as_setting, values), strict=True))}
 
     def _run(
-        self, dataset: Dataset, entry: Entry, settings: dict[str, Any], sweep: str, epsilon: float | None, seed: int
+        self, dataset: Dataset, entry: Entry, settings: dict[str, Setting], sweep: str, epsilon: float | None, seed: int
     ) -> Run:
         return Run(
             grid=self.name,
@@ -234,128 +252,30 @@ class Grid:
         return dataclasses.replace(self, methods=tuple(entry for entry in self.methods if entry.label in methods))
 
     def small(self, *, rows: int = 300) -> "Grid":
-        """A sketch of the grid that runs in seconds: few rows, one seed, few steps, the ends of what is varied."""
+        """A sketch of the grid that runs in seconds: few rows, one seed, few steps, the extremes of each sweep."""
         datasets = tuple(dataclasses.replace(dataset, rows=rows) for dataset in self.datasets)
         overrides = tuple(
-            {key: _ends(value) if isinstance(value, list) else value for key, value in group.items()}
+            {key: _extremes(value) if isinstance(value, list) else value for key, value in group.items()}
             for group in self.overrides
         )
-        methods = tuple(dataclasses.replace(entry, settings=_hurried(entry.settings)) for entry in self.methods)
-        epsilons = tuple(_ends(self.epsilons))
+        methods = tuple(dataclasses.replace(entry, settings=_few_steps(entry.settings)) for entry in self.methods)
+        epsilons = tuple(_extremes(self.epsilons))
         return dataclasses.replace(
             self, datasets=datasets, methods=methods, seeds=self.seeds[:1], epsilons=epsilons, overrides=overrides
         )
 
 
-def _hurried(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a method that trains, with a hundred steps; published noise is too little for few rows."""
+def as_setting(value: Any) -> Setting:
+    """A value from TOML as a method takes it."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _few_steps(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings of an adversarial method with a hundred steps; the published noise is too small for few rows."""
     if "published" in settings:
         return {**settings, "critic_steps": 100, "noise_multiplier": None}
     return {**settings, "critic_steps": 100} if "critic_steps" in settings else dict(settings)
 
 
-def _ends(values: Sequence[Any]) -> list[Any]:
+def _extremes(values: Sequence[Any]) -> list[Any]:
     return list(dict.fromkeys([values[0], values[-1]]))
-
-
-# From TOML ----------------------------------------------------------------------------------------------------------
-
-
-def read(path: str | os.PathLike[str]) -> Grid:
-    """The grid in a TOML file.
-
-    Raises:
-        GridError: It cannot be read, or says what it may not.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise GridError(f"{os.fspath(path)} cannot be read: {reason(error)}.") from None
-    try:
-        return parse(text)
-    except GridError as error:
-        raise GridError(f"{os.fspath(path)}: {error}") from None
-
-
-def parse(text: str) -> Grid:
-    """The grid in the text of a TOML file."""
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise GridError(f"not TOML: {error}.") from None
-    for key in ("tables", "figures", "title"):
-        content.pop(key, None)  # the scoreboard's
-    _check_keys("", content, [field.name for field in dataclasses.fields(Grid) if field.name != "text"])
-    for key in ("name", "datasets", "methods", "epsilons", "seeds", "metrics"):
-        if not content.get(key):
-            raise GridError(f"expected `{key}`, and at least one of them.")
-    entries = tuple(_entry(facts) for facts in _tables(content, "methods"))
-    labels = [entry.label for entry in entries]
-    if repeated := [label for label in labels if labels.count(label) > 1 or label in (REAL, SHUFFLED)]:
-        raise GridError(f"methods: expected a `label` for each that no other has, got {repeated[0]!r} again.")
-    grid = Grid(
-        **{
-            **content,
-            "datasets": tuple(_dataset(facts) for facts in _tables(content, "datasets")),
-            "methods": entries,
-            "overrides": tuple(_tables(content, "overrides")),
-            "epsilons": tuple(_listed(content, "epsilons", float)),
-            "seeds": tuple(_listed(content, "seeds", int)),
-            "metrics": tuple(_listed(content, "metrics", str)),
-            "learners": tuple(_listed(content, "learners", str)),
-            "text": text,
-        }
-    )
-    _check(grid)
-    return grid
-
-
-def _check(grid: Grid) -> None:
-    if not re.fullmatch(r"[\w.-]+", str(grid.name)):
-        raise GridError(f"name: expected letters, digits, dots, dashes or underscores, got {grid.name!r}.")
-    if grid.protocol not in PROTOCOLS:
-        raise GridError(f"protocol: expected one of {', '.join(PROTOCOLS)}, got {grid.protocol!r}.")
-    if not isinstance(grid.baselines, bool):
-        raise GridError(f"baselines: expected true or false, got {grid.baselines!r}.")
-    if not isinstance(grid.delta, float) or not 0 < grid.delta < 1:
-        raise GridError(f"delta: expected a number between 0 and 1, got {grid.delta!r}.")
-    if any(epsilon <= 0 for epsilon in grid.epsilons) or any(seed < 0 for seed in grid.seeds):
-        raise GridError("expected every epsilon > 0 and every seed >= 0.")
-
-
-def _dataset(facts: Mapping[str, Any]) -> Dataset:
-    _check_keys("datasets, ", facts, [field.name for field in dataclasses.fields(Dataset)])
-    return Dataset(**facts)
-
-
-def _entry(facts: Mapping[str, Any]) -> Entry:
-    _check_keys("methods, ", facts, [field.name for field in dataclasses.fields(Entry)])
-    if not isinstance(facts.get("name"), str):
-        raise GridError("methods: expected a `name` for each.")
-    settings = {key: _frozen(value) for key, value in facts.get("settings", {}).items()}
-    return Entry(**{"label": facts["name"], **facts, "settings": settings})
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _check_keys(place: str, content: Mapping[str, Any], known: Sequence[str]) -> None:
-    for key in content:
-        if key not in known:
-            raise GridError(f"{place}unknown key {key!r}.{did_you_mean(key, known)} Known: {', '.join(known)}.")
-
-
-def _tables(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    found = content.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-        raise GridError(f"{key}: expected [[{key}]] tables.")
-    return found
-
-
-def _listed(content: Mapping[str, Any], key: str, kind: type) -> list[Any]:
-    values = content.get(key, [])
-    allowed = (int, float) if kind is float else (kind,)
-    if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, allowed) for v in values):
-        raise GridError(f"{key}: expected a list of {'text' if kind is str else 'numbers'}, got {values!r}.")
-    return [kind(value) for value in values]

@@ -1,8 +1,8 @@
-"""A folder of benchmark results, read and set into tables: means over seeds, and what may be said of them.
+"""Benchmark results as tables: means over seeds, ranks, and a test of the best against every other.
 
-The one rule: a table is made of the runs and of nothing else. Which table holds what stands in the folder's
-`grid.toml`, every number in `runs.jsonl`, and the footnotes say how many runs there were, under which protocol, when
-and where. Numbers that others published are marked as such and take no part in the comparison.
+The one rule: a table is made of the runs and of nothing else. `grid.toml` says which tables there are, `runs.jsonl`
+holds every number, and the footnotes say how many runs there were, under which protocol, when and where. Numbers that
+others published are marked as such and are not ranked.
 
 Privacy:
     None. Scores are computed on real rows without noise, and no budget covers them.
@@ -16,34 +16,33 @@ import importlib.resources
 import io
 import math
 import os
+from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from scipy import stats
 
 from understudy.benchmark import typesetting
-from understudy.benchmark.runs import (
-    COST,
-    FLOOR,
-    REFERENCE,
+from understudy.benchmark.grid_file import COST
+from understudy.benchmark.grids import BASELINES, REAL, SHUFFLED, TableRequest
+from understudy.benchmark.result_file import RunResult
+from understudy.benchmark.selection import (
     Results,
     ScoreboardError,
     better,
     check_seeds,
     datasets,
     expand,
-    is_yardstick,
     read,
     select,
-    told_apart,
+    with_settings_in_labels,
 )
-from understudy.benchmark.typesetting import Cell, Row, Section, Table
+from understudy.benchmark.typesetting import Cell, Layout, Row, Section
 from understudy.core import files
 
 FEWEST_SEEDS = 6
-"""With fewer pairs, no signed-rank test can reach p < 0.05 on both sides."""
+"""With fewer pairs, a two-sided signed-rank test cannot reach p < 0.05."""
 
 _GROUND_TRUTH = "Ground Truth"
 _PROTOCOLS = {
@@ -62,7 +61,7 @@ _PUBLISHED = (
 
 @dataclasses.dataclass(frozen=True)
 class Rendered:
-    """One table, spelt three times."""
+    """One table in three formats."""
 
     markdown: str
     csv: str
@@ -76,8 +75,8 @@ def render_tables(results: Results) -> dict[str, Rendered]:
         ScoreboardError: A table has no column, or two runs would be one seed of one row.
     """
     rendered = {}
-    for spec in results.grid.get("tables", []):
-        table = _table(spec, results.runs)
+    for request in results.grid.tables:
+        table = _table(request, results.runs)
         rendered[table.name] = Rendered(typesetting.markdown(table), typesetting.csv(table), typesetting.latex(table))
     cost, costs = _cost(results.runs)
     return rendered | {COST: Rendered(typesetting.markdown(cost), costs.write_csv(), typesetting.latex(cost))}
@@ -100,51 +99,50 @@ def write_tables(folder: str | os.PathLike[str], into: str | os.PathLike[str]) -
     return written
 
 
-def _table(spec: dict[str, Any], runs: list[dict[str, Any]]) -> Table:
-    runs = told_apart(select(spec, runs))
-    wanted = spec.get("datasets") or datasets(runs)
+def _table(request: TableRequest, runs: list[RunResult]) -> Layout:
+    runs, place = with_settings_in_labels(select(request, runs)), f"table {request.name!r}"
     columns = [
         (dataset, score)
-        for dataset in wanted
-        for score in expand(spec["scores"], (run for run in runs if run["dataset"] == dataset))
+        for dataset in request.datasets or datasets(runs)
+        for score in expand(request.scores, (run for run in runs if run.dataset == dataset))
     ]
     if not columns:
-        raise ScoreboardError(f"table {spec['name']!r}: no run has any of its scores, {', '.join(spec['scores'])}.")
-    check_seeds(_ours(runs), f"table {spec['name']!r}", lambda run: (run["label"], run["dataset"], run.get("epsilon")))
+        raise ScoreboardError(f"{place}: no run has any of its scores, {', '.join(request.scores)}.")
+    check_seeds(_fits(runs), place, lambda run: (run.label, run.dataset, run.epsilon))
     values = _values(runs)
-    published = _published() if spec.get("paper") else {}
+    published = _published() if request.paper else {}
     sections = [_section(epsilon, columns, values, published) for epsilon in _epsilons(runs)]
     sections += _foot(columns, values, published)
     notes = [_footnote(runs, columns, sections, published), _provenance(runs)]
-    return Table(name=spec["name"], title=spec["title"], columns=columns, sections=sections, notes=notes)
+    return Layout(name=request.name, title=request.title, columns=columns, sections=sections, notes=notes)
 
 
-_Values = dict[tuple, dict[Any, float]]
-"""Scores that are defined, by seed, for each label, epsilon, data set and score; floor and reference are at None."""
+_Scores = Mapping[Hashable, float]
+"""The scores of one label in one column, by seed."""
+_Values = dict[tuple, dict[Hashable, float]]
+"""Scores that are defined, by seed, for each label, epsilon, data set and score; baselines have the epsilon None."""
 
 
-def _values(runs: list[dict[str, Any]]) -> _Values:
+def _values(runs: list[RunResult]) -> _Values:
     values: _Values = collections.defaultdict(dict)
     for place, run in enumerate(runs):
         # A baseline has no ε, and any number of runs with one seed.
-        epsilon, seed = (None, place) if is_yardstick(run) else (run.get("epsilon"), run["seed"])
-        for score, value in run["scores"].items():
-            column = values[run["label"], epsilon, run["dataset"], score]
+        epsilon, seed = (None, place) if run.is_baseline else (run.epsilon, run.seed)
+        for score, value in run.scores.items():
+            column = values[run.label, epsilon, run.dataset, score]
             if value is not None:
                 column[seed] = value
     return dict(values)
 
 
-def _ours(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The runs of methods: neither floor nor reference."""
-    return [run for run in runs if not is_yardstick(run)]
+def _fits(runs: list[RunResult]) -> list[RunResult]:
+    """The runs of methods, without the baselines."""
+    return [run for run in runs if not run.is_baseline]
 
 
-def _epsilons(runs: list[dict[str, Any]]) -> list[float | None]:
-    """Ascending; what has no epsilon comes last, like an infinite one."""
-    return sorted(
-        {run.get("epsilon") for run in _ours(runs)}, key=lambda epsilon: math.inf if epsilon is None else epsilon
-    )
+def _epsilons(runs: list[RunResult]) -> list[float | None]:
+    """Ascending; runs without an epsilon come last, like an infinite one."""
+    return sorted({run.epsilon for run in _fits(runs)}, key=lambda epsilon: math.inf if epsilon is None else epsilon)
 
 
 def _at(epsilon: float | None) -> str:
@@ -152,7 +150,7 @@ def _at(epsilon: float | None) -> str:
 
 
 def _section(epsilon: float | None, columns: list[tuple[str, str]], values: _Values, published: _Values) -> Section:
-    labels = list(dict.fromkeys(label for label, _, _, _ in values if label not in (FLOOR, REFERENCE)))
+    labels = list(dict.fromkeys(label for label, _, _, _ in values if label not in BASELINES))
     marked = [
         mark({label: values.get((label, epsilon, *column), {}) for label in labels}, better=better(column[1]))
         for column in columns
@@ -167,7 +165,7 @@ def _section(epsilon: float | None, columns: list[tuple[str, str]], values: _Val
     return Section(heading=_at(epsilon), groups=[group for group in (rows, printed) if group])
 
 
-def mark(column: dict[str, dict[Any, float]], *, better: str) -> dict[str, Cell]:
+def mark(column: Mapping[str, _Scores], *, better: str) -> dict[str, Cell]:
     """One column of one section: each label's mean over seeds, its rank among all as printed, and the star.
 
     Args:
@@ -190,34 +188,35 @@ def mark(column: dict[str, dict[Any, float]], *, better: str) -> dict[str, Cell]
     }
 
 
-def beats(mine: dict[Any, float], other: dict[Any, float], *, sign: int) -> bool:
+def beats(mine: _Scores, other: _Scores, *, sign: int) -> bool:
     """Whether a signed-rank test over common seeds finds the first better: sign is 1 if higher is better, else -1."""
     difference = np.array([sign * (mine[seed] - other[seed]) for seed in mine if seed in other])
     if len(difference) < FEWEST_SEEDS or not difference.any():
         return False
     ranks = stats.rankdata(np.abs(difference[difference != 0]))
-    # The sign comes from the ranks too: one far value may turn the mean, but not the test.
-    ahead = ranks @ np.sign(difference[difference != 0]) > 0
+    # The sign comes from the ranks too: one outlier may turn the mean, but not the test.
+    if ranks @ np.sign(difference[difference != 0]) <= 0:
+        return False
     _, p = np.asarray(stats.wilcoxon(difference, zero_method="wilcox"))
-    return bool(ahead and p < 0.05)
+    return bool(p < 0.05)
 
 
-def _cell(scores: dict[Any, float]) -> Cell:
+def _cell(scores: _Scores) -> Cell:
     numbers = pl.Series(list(scores.values()), dtype=pl.Float64)
     mean, sd = numbers.mean(), numbers.std()
     return Cell(mean=mean, sd=sd, runs=len(numbers))  # pyright: ignore[reportArgumentType]
 
 
 def _foot(columns: list[tuple[str, str]], values: _Values, published: _Values) -> list[Section]:
-    """The floor, what the paper prints as such, and the reference."""
-    remarks = {FLOOR: "floor", REFERENCE: "reference"}
+    """The baselines: the floor, what the paper prints as such, and the reference."""
+    remarks = {REAL: "floor", SHUFFLED: "reference"}
     present = {label for label, _, _, _ in values}
     rows = [
         Row(label=label, remark=remark, cells=[_cell(values.get((label, None, *column), {})) for column in columns])
         for label, remark in remarks.items()
         if label in present
     ]
-    place = 1 if FLOOR in present else 0
+    place = 1 if REAL in present else 0
     rows[place:place] = _published_rows(None, columns, published)
     return [Section(heading="", groups=[rows])] if rows else []
 
@@ -244,15 +243,15 @@ def _published_rows(epsilon: float | None, columns: list[tuple[str, str]], publi
 
 
 def _footnote(
-    runs: list[dict[str, Any]], columns: list[tuple[str, str]], sections: list[Section], published: _Values
+    runs: list[RunResult], columns: list[tuple[str, str]], sections: list[Section], published: _Values
 ) -> str:
     """How many seeds, under which protocol, and how the marks are to be read."""
     most = [count for section in sections if section.heading for count in _most([section])] or _most(sections)
     low, high = min(filter(None, most), default=0), max(most, default=0)
     seeds = f"{high} seed{'' if high == 1 else 's'}" if low == high else f"{low} to {high} seeds"
-    protocols = dict.fromkeys(run["protocol"] for run in _ours(runs) or runs if "protocol" in run)
+    protocols = dict.fromkeys(run.protocol for run in _fits(runs) or runs if run.protocol is not None)
     said = [f"Protocol {name}" + (f": {_PROTOCOLS[name]}" if name in _PROTOCOLS else "") + "." for name in protocols]
-    deltas = sorted({run["delta"] for run in _ours(runs) if "delta" in run})
+    deltas = sorted({run.delta for run in _fits(runs) if run.delta is not None})
     said += [f"δ = {', '.join(f'{delta:g}' for delta in deltas)}."] if deltas else []
     fewer = _fewer(columns, sections)
     said += [_MARKS, *_directions(columns), *([_PUBLISHED] if published else [])]
@@ -288,22 +287,22 @@ def _fewer(columns: list[tuple[str, str]], sections: list[Section]) -> list[str]
     ]
 
 
-def _provenance(runs: list[dict[str, Any]]) -> str:
+def _provenance(runs: list[RunResult]) -> str:
     """Where the numbers come from: grid, dates, machines and the time it took."""
-    grids = dict.fromkeys(str(run["grid"]) for run in runs if "grid" in run)
-    dates = sorted(str(run["measured"]["date"])[:10] for run in runs if run["measured"].get("date"))
-    machines = sorted({str(run["measured"]["machine"]) for run in runs if run["measured"].get("machine")})
-    seconds = math.fsum(run["measured"].get("fit_s") or 0.0 for run in runs)
+    grids = dict.fromkeys(run.grid for run in runs if run.grid is not None)
+    dates = sorted(str(run.measured["date"])[:10] for run in runs if run.measured.get("date"))
+    machines = sorted({str(run.measured["machine"]) for run in runs if run.measured.get("machine")})
+    seconds = math.fsum(run.measured.get("fit_s") or 0.0 for run in runs)
     when = "" if not dates else dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     parts = [f"grid {', '.join(grids)}" if grids else "", f"{len(runs)} runs", when, *machines]
     said = "; ".join(filter(None, [*parts, f"{seconds:.1f} s of fitting in all"]))
     return f"Provenance: {said}."
 
 
-def _cost(runs: list[dict[str, Any]]) -> tuple[Table, pl.DataFrame]:
+def _cost(runs: list[RunResult]) -> tuple[Layout, pl.DataFrame]:
     """Seconds and megabytes of every label on every data set, to print and to compute with."""
     shape = {"dataset": pl.String, "label": pl.String, "fit_s": pl.Float64, "peak_mb": pl.Float64}
-    lines = [(r["dataset"], r["label"], r["measured"].get("fit_s"), r["measured"].get("peak_mb")) for r in runs]
+    lines = [(r.dataset, r.label, r.measured.get("fit_s"), r.measured.get("peak_mb")) for r in runs]
     mean, most = pl.col("fit_s").mean().alias("fit_s_mean"), pl.col("peak_mb").max().alias("peak_mb_max")
     costs = (
         pl.DataFrame(lines, schema=shape, orient="row")
@@ -323,4 +322,4 @@ def _cost(runs: list[dict[str, Any]]) -> tuple[Table, pl.DataFrame]:
     columns = [(dataset, score) for dataset in wanted for score in ("fit_s", "peak_mb")]
     notes = ["Mean seconds of a fit over all ε and seeds, and the largest peak of memory.", _provenance(runs)]
     sections = [Section(heading="", groups=[rows])]
-    return Table(name=COST, title="Cost", columns=columns, sections=sections, notes=notes), costs
+    return Layout(name=COST, title="Cost", columns=columns, sections=sections, notes=notes), costs

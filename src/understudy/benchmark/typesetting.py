@@ -1,7 +1,7 @@
 """Tables of results as text: Markdown to read, LaTeX to print, CSV to compute with.
 
-The one rule: the three say the same. A table is laid out once, in sections of rows of cells, and every format only
-spells it; what is rounded for the eye is whole in the CSV.
+The one rule: the three say the same. A table is laid out once, in sections of rows of cells, and each format only
+writes it down. Numbers are rounded in Markdown and LaTeX, and exact in the CSV.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import re
 import polars as pl
 
 NOTHING = "–"
-"""What is printed where no run has a number."""
+"""Is printed where no run has a number."""
 _DATASETS = {"california": "California", "house_16h": "House-16H", "cpu_act": "Cpu-act", "adult": "Adult"}
 _METRICS = {
     "wd": "WD",
@@ -43,8 +43,9 @@ LEARNERS = {
     "xgboost": "XGBoost",
     "svm": "SVM",
 }
-"""The learners in the order of the columns, and what they are called there."""
-_WIDE = 8  # columns; beyond it a LaTeX table is scaled to the width of the page
+"""The learners in the order of their columns, with their titles."""
+_WIDE = 8
+"""A LaTeX table with more columns is scaled to the width of the page."""
 _TIDY = {
     "dataset": pl.String,
     "epsilon": pl.Float64,
@@ -94,8 +95,8 @@ class Section:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Table:
-    """What is to be spelt. A column is a data set and a score, and the columns of a data set stand together."""
+class Layout:
+    """A table before it is written. A column is a data set and a score; those of a data set stand together."""
 
     name: str
     title: str
@@ -137,21 +138,21 @@ def by_dataset(columns: list[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     return [(dataset, [score for _, score in group]) for dataset, group in groups]
 
 
-def markdown(table: Table) -> str:
+def markdown(table: Layout) -> str:
     """The table for a README: sections and rules are rows, since Markdown has neither."""
     width = len(table.columns)
-    header = [_quiet(f"{dataset_title(dataset)} {score_title(score)}") for dataset, score in table.columns]
+    header = [_escape_markdown(f"{dataset_title(dataset)} {score_title(score)}") for dataset, score in table.columns]
     rows = [["method", *header], ["---", *["---:"] * width]]
     for number, section in enumerate(table.sections):
         if section.heading:
-            rows.append([f"**{_quiet(section.heading)}**", *[""] * width])
+            rows.append([f"**{_escape_markdown(section.heading)}**", *[""] * width])
         for place, group in enumerate(section.groups):
             if place or (number and not section.heading):
                 rows.append(["———"] * (width + 1))
-            rows += [[_quiet(row.name), *map(_markdown_cell, row.cells)] for row in group]
+            rows += [[_escape_markdown(row.name), *map(_markdown_cell, row.cells)] for row in group]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    notes = [part for note in table.notes for part in ("", _quiet(note))]
-    return "\n".join([f"### {_quiet(table.title)}", "", *lines, *notes]) + "\n"
+    notes = [part for note in table.notes for part in ("", _escape_markdown(note))]
+    return "\n".join([f"### {_escape_markdown(table.title)}", "", *lines, *notes]) + "\n"
 
 
 def _markdown_cell(cell: Cell) -> str:
@@ -160,13 +161,13 @@ def _markdown_cell(cell: Cell) -> str:
     return marked + (r"\*" if cell.star else "")
 
 
-def _quiet(text: str) -> str:
-    """A text in which Markdown finds nothing to do."""
+def _escape_markdown(text: str) -> str:
+    """The text with every character escaped that Markdown would act on."""
     return re.sub(r"([\\`*_|<\[\]])", r"\\\1", " ".join(text.split()))
 
 
-def csv(table: Table) -> str:
-    """The table as tidy as it gets: a line for each cell, numbers whole, nothing where there is nothing."""
+def csv(table: Layout) -> str:
+    """The table in tidy form: a line for each cell, numbers in full, empty where there is none."""
     rows = [row for section in table.sections for group in section.groups for row in group]
     lines = [
         (dataset, row.epsilon, row.label, score, cell.mean, cell.sd, cell.runs, cell.rank, cell.star, row.source)
@@ -176,7 +177,7 @@ def csv(table: Table) -> str:
     return pl.DataFrame(lines, schema=_TIDY, orient="row").write_csv()
 
 
-def latex(table: Table) -> str:
+def latex(table: Layout) -> str:
     """The table for a paper, with the rules of booktabs."""
     wide = len(table.columns) > _WIDE
     opening, closing = ([r"\resizebox{\textwidth}{!}{%"], ["}"]) if wide else ([], [])
@@ -186,7 +187,7 @@ def latex(table: Table) -> str:
             r"\begin{table*}[htbp]",
             r"\centering",
             r"\small",
-            rf"\caption{{{_escape(table.title)}}}",
+            rf"\caption{{{_escape_latex(table.title)}}}",
             rf"\label{{tab:{table.name}}}",
             *opening,
             rf"\begin{{tabular}}{{@{{}}l{'c' * len(table.columns)}@{{}}}}",
@@ -196,34 +197,37 @@ def latex(table: Table) -> str:
             r"\bottomrule",
             r"\end{tabular}" + ("%" if wide else ""),
             *closing,
-            *[rf"\par\smallskip{{\footnotesize {_escape(note)}\par}}" for note in table.notes],
+            *[rf"\par\smallskip{{\footnotesize {_escape_latex(note)}\par}}" for note in table.notes],
             r"\end{table*}",
             "",
         ]
     )
 
 
-def _latex_header(table: Table) -> list[str]:
+def _latex_header(table: Layout) -> list[str]:
     groups = by_dataset(table.columns)
     titles = [
-        rf"\multicolumn{{{len(scores)}}}{{c}}{{\textsc{{{_escape(dataset_title(name))}}}}}" for name, scores in groups
+        rf"\multicolumn{{{len(scores)}}}{{c}}{{\textsc{{{_escape_latex(dataset_title(name))}}}}}"
+        for name, scores in groups
     ]
     ends = list(itertools.accumulate((len(scores) for _, scores in groups), initial=1))
     rules = [rf"\cmidrule(lr){{{start + 1}-{end}}}" for start, end in itertools.pairwise(ends)]
-    scores = [_escape(score_title(score)) for _, score in table.columns]
+    scores = [_escape_latex(score_title(score)) for _, score in table.columns]
     return [_latex_row(["", *titles]), " ".join(rules), _latex_row([r"\textbf{Method}", *scores])]
 
 
-def _latex_body(table: Table) -> list[str]:
+def _latex_body(table: Layout) -> list[str]:
     width = len(table.columns) + 1
     lines = []
     for section in table.sections:
         lines.append(r"\midrule")
         if section.heading:
-            lines.append(rf"\multicolumn{{{width}}}{{c}}{{\textbf{{{_escape(section.heading)}}}}} \\")
+            lines.append(rf"\multicolumn{{{width}}}{{c}}{{\textbf{{{_escape_latex(section.heading)}}}}} \\")
         for place, group in enumerate(section.groups):
             lines += [rf"\cmidrule(lr){{1-{width}}}"] if place else []
-            lines += [_latex_row([rf"\texttt{{{_escape(row.name)}}}", *map(_latex_cell, row.cells)]) for row in group]
+            lines += [
+                _latex_row([rf"\texttt{{{_escape_latex(row.name)}}}", *map(_latex_cell, row.cells)]) for row in group
+            ]
     return lines
 
 
@@ -232,7 +236,7 @@ def _latex_row(cells: list[str]) -> str:
 
 
 def _latex_cell(cell: Cell) -> str:
-    text = _escape(show(cell.mean)).replace("-", "$-$") if cell.mean is not None else "--"
+    text = _escape_latex(show(cell.mean)).replace("-", "$-$") if cell.mean is not None else "--"
     marked = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(cell.rank or 0, text)
     return marked + ("*" if cell.star else "")
 
@@ -246,6 +250,6 @@ _LATEX = str.maketrans(
 )
 
 
-def _escape(text: str) -> str:
-    """A text in which LaTeX finds nothing to do, and with the letters that its fonts lack."""
+def _escape_latex(text: str) -> str:
+    """The text with every character escaped that LaTeX would act on or that its fonts lack."""
     return " ".join(text.split()).translate(_LATEX)

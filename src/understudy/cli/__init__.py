@@ -1,11 +1,11 @@
-"""The command line: each command a thin layer over the front door.
+"""The command line: each command is a thin layer over the front door.
 
-The one rule: what goes wrong is said in one line that shows no private value (`refusals`). Answers are text for people,
-or with --json one JSON object; they go to stdout, and notes and progress to stderr.
+The one rule: an error is one line that shows no private value (`errors`). Answers are text for people, or with --json
+one JSON object. They go to stdout; notes and progress go to stderr.
 
-Nothing is imported up here that takes time: a command imports what it needs, so that help is there at once. One file
-for each family of commands: `models` makes and uses them, `verdicts` judges, `spending` counts, `races` compares,
-`household` is for the program itself.
+Nothing that takes time is imported at the top of these modules: a command imports what it needs, so that help is there
+at once. One file for each family of commands: `schema`, `models` (plan, fit, sample), `evaluate` (evaluate, report),
+`ledger` (receipt, ledger), `bench`, and `system` (demo, doctor, completion, version).
 """
 
 import io
@@ -13,8 +13,8 @@ import sys
 
 import click
 
-from understudy.cli import household, models, races, spending, verdicts
-from understudy.cli.refusals import Commands
+from understudy.cli import bench, evaluate, ledger, models, schema, system
+from understudy.cli.errors import Commands
 from understudy.core.version import __version__
 
 
@@ -33,18 +33,18 @@ def cli() -> None:
 
 
 for _command in (
-    *(models.schema, models.plan, models.fit, models.sample),
-    *(verdicts.evaluate, verdicts.report),
-    *(spending.receipt, spending.ledger),
-    races.bench,
-    *(household.demo, household.doctor, household.completion, household.version),
+    *(schema.schema, models.plan, models.fit, models.sample),
+    *(evaluate.evaluate, evaluate.report),
+    *(ledger.receipt, ledger.ledger),
+    bench.bench,
+    *(system.demo, system.doctor, system.completion, system.version),
 ):
     cli.add_command(_command)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The `understudy` command. Exits with 0: done; 1: refused; 2: wrong usage; 130: stopped by Ctrl-C."""
+    """The `understudy` command. Exit codes: 0 done, 1 refused, 2 wrong usage, 130 stopped by Ctrl-C."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a file's name may hold what the terminal cannot spell
+            stream.reconfigure(errors="replace")  # a file's name may hold characters that the terminal cannot show
     cli(arguments, prog_name="understudy")

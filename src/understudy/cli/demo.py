@@ -1,7 +1,7 @@
-"""The whole story on people who do not exist: simulate, fit, sample, hold the copy against the truth, and report.
+"""The demonstration: simulate people, fit a model to them, sample from it, compare, and report.
 
 The one rule: it does what a user would do, through the front door, so that it shows what a user would get. Only the
-comparison is out of bounds for a real table: it looks at the people themselves, and says so.
+comparison would be out of bounds for a real table: it reads the people themselves, and says so.
 """
 
 import errno
@@ -25,34 +25,38 @@ _PAIRS = (
     ("salary", "working_hours"),
     ("salary", "credit_score"),
 )
-_STAMP = "It looks at the simulated people themselves, so it is not covered by the budget."
+_STAMP = "This reads the simulated people themselves, so it is not covered by the budget."
 
 
 def run(
     folder: Path, *, rows: int = 10_000, epsilon: float = 1.0, delta: float = 1e-6, to_stderr: bool = False
 ) -> us.Model:
-    """Runs the demonstration, prints it, and leaves its files in the folder. Returns the model.
+    """Runs the demonstration, prints it, and writes its files to the folder. Returns the model.
 
     Raises:
-        FileExistsError: The folder holds files of these names that are not the demonstration's.
+        FileExistsError: The folder holds files of these names that another program wrote.
     """
     console = Console(highlight=False, stderr=to_stderr)
     people = datasets.example(rows)
     data, facts, model_file, copy, page, _ = (folder / name for name in FILES)
-    _make_room(folder, people)
+    _prepare(folder, people)
 
-    _step(console, 1, f"Simulate {rows} people and write down what is publicly known of them.")
+    _step(console, 1, f"Simulate {rows} people, and write a schema: what is publicly known about them.")
     table.write(people, data)
     datasets.example_schema().write(facts)
     schema = us.Schema.read(facts)
     _print(console, str(schema))
 
-    _step(console, 2, f"Learn a model of them under epsilon = {epsilon:g}, delta = {delta:g}. All of it is counted:")
+    _step(
+        console,
+        2,
+        f"Fit a model to them under epsilon = {epsilon:g}, delta = {delta:g}. Its receipt:",
+    )
     model = us.fit(data, schema, epsilon=epsilon, delta=delta)
     model.save(model_file)
     _print(console, str(model.receipt))
 
-    _step(console, 3, f"Draw {rows} people who do not exist. This is free, for ever.")
+    _step(console, 3, f"Draw {rows} people who do not exist. Sampling costs no budget, however often.")
     synthetic = model.sample(rows)
     table.write(synthetic, copy)
     _print(console, str(synthetic.head(5)))
@@ -62,33 +66,33 @@ def run(
         console.print(made)
 
     _step(console, 5, f"Put all of it on one page, {page}. {_STAMP}")
-    us.report(model, page, people, synthetic=synthetic, learners=())
+    us.report(model, page, people, rows=rows, learners=())
 
-    _step(console, 6, f"What is now in {folder}, and what to try next:")
+    _step(console, 6, f"The files in {folder}, and what to try next:")
     _print(console, "\n".join(f"  {folder / name}" for name in FILES))
     _print(console, "\n".join(["", *(f"  {command}" for command in _next_commands(folder))]))
     return model
 
 
-def _make_room(folder: Path, people: pl.DataFrame) -> None:
-    """Makes the folder; refuses to write over files that an earlier run cannot have left."""
+def _prepare(folder: Path, people: pl.DataFrame) -> None:
+    """Makes the folder; refuses to overwrite files that no earlier run can have written."""
     if folder.exists() and not folder.is_dir():
-        raise FileExistsError(errno.EEXIST, "it is there and is no folder; give another one with -o", str(folder))
+        raise FileExistsError(errno.EEXIST, "it exists and is not a folder; give another one with -o", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     found = [folder / name for name in FILES if (folder / name).exists()]
-    if found and not _is_ours(folder / FILES[0], people.write_csv().encode()):
-        why = "it is there and is not of this demo; give another folder with -o"
+    if found and not _is_from_demo(folder / FILES[0], people.write_csv().encode()):
+        why = "it exists and was not written by this demo; give another folder with -o"
         raise FileExistsError(errno.EEXIST, why, str(found[0]))
 
 
-def _is_ours(path: Path, content: bytes) -> bool:
+def _is_from_demo(path: Path, content: bytes) -> bool:
     return path.is_file() and os.path.getsize(path) == len(content) and path.read_bytes() == content
 
 
 def _next_commands(folder: Path) -> Iterator[str]:
     data, facts, model, copy, *_ = (folder / name for name in FILES)
     yield f"understudy receipt {model}"
-    yield f"understudy report {model} -o {folder / 'hand-on.html'}"
+    yield f"understudy report {model} -o {folder / 'to-share.html'}"
     yield f"understudy sample {model} -n 1000 -o {copy.with_suffix('.parquet')}"
     yield f"understudy plan {facts} --epsilon 0.5"
     ledger, half = folder / "budget.jsonl", folder / "half.understudy"
@@ -104,23 +108,23 @@ def _step(console: Console, number: int, text: str) -> None:
 
 
 def _print(console: Console, text: str) -> None:
-    """Text as it stands: neither wrapped nor read as markup."""
+    """Prints text as it stands, neither wrapped nor read as markup."""
     console.print(text, markup=False, soft_wrap=True)
 
 
 def _numbers(people: pl.DataFrame, synthetic: pl.DataFrame) -> Table:
     """Mean, quantiles and share of missing values of every column of numbers, real above synthetic."""
-    looks: dict[str, Callable[[pl.Series], str]] = {
+    statistics: dict[str, Callable[[pl.Series], str]] = {
         "mean": lambda column: _short(column.mean()),
         "5 %": lambda column: _short(column.quantile(0.05, "linear")),
         "50 %": lambda column: _short(column.quantile(0.50, "linear")),
         "95 %": lambda column: _short(column.quantile(0.95, "linear")),
         "missing": lambda column: _percent(column.null_count() / max(len(column), 1)),
     }
-    made = _table("Numbers", "column", "", *looks)
+    made = _table("Numbers", "column", "", *statistics)
     for name in (name for name in people.columns if people[name].dtype.is_numeric()):
-        made.add_row(name, "real", *(look(people[name]) for look in looks.values()))
-        made.add_row("", "synthetic", *(look(synthetic[name]) for look in looks.values()))
+        made.add_row(name, "real", *(each(people[name]) for each in statistics.values()))
+        made.add_row("", "synthetic", *(each(synthetic[name]) for each in statistics.values()))
     return made
 
 
@@ -135,7 +139,7 @@ def _shares(people: pl.DataFrame, synthetic: pl.DataFrame) -> Table:
 
 
 def _correlations(people: pl.DataFrame, synthetic: pl.DataFrame) -> Table:
-    """Correlations of a few pairs that depend on each other in truth."""
+    """Correlations of a few pairs that truly depend on each other."""
     made = _table("Correlations", "column", "with", "real", "synthetic")
     for one, other in _PAIRS:
         values = (frame.select(pl.corr(one, other)).item() for frame in (people, synthetic))

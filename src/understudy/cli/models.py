@@ -1,90 +1,22 @@
-"""The commands that make a model and use it: schema, plan, fit, sample.
+"""The commands that make a model and use it: plan, fit, sample.
 
-The one rule: everything is checked that can be checked before a row is read or a budget is charged.
+The one rule: everything that can be checked is checked before a row is read or a budget is charged.
 """
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 import understudy
 from understudy.cli import options
+from understudy.cli.errors import argument_errors, check_place, read_schema
 from understudy.cli.options import FILE, count, print_json, waiting
-from understudy.cli.refusals import Refused, arguments, check_place, check_readable, read_schema
-
-
-@click.group()
-def schema() -> None:
-    """Public facts about a table.
-
-    \b
-    Example:
-      understudy schema draft people.csv -o people.toml
-      understudy schema check people.toml
-    """
-
-
-@schema.command("draft")
-@options.table()
-@options.output("the draft")
-@click.option("--force", is_flag=True, help="Write over a schema that is there already.")
-@options.as_json
-def draft_schema(table: str, output: str, force: bool, as_json: bool) -> None:
-    """Drafts a schema for DATA, a CSV or Parquet file.
-
-    It gets the names and the kinds of the columns. Bounds and categories are left for you to fill in: they are never
-    taken from the data.
-
-    \b
-    Example:
-      understudy schema draft people.csv -o people.toml
-    """
-    check_place(output, table)
-    if Path(output).exists() and not force:
-        raise Refused(f"{output} is there already, and may hold what someone filled in. Use --force to write over it.")
-    from understudy.core.files import replacing
-    from understudy.tables.schema import draft
-    from understudy.tables.sources import extension, kinds
-
-    extension(table)  # refuses what it does not know
-    check_readable(table)
-    names_and_kinds, source = kinds(table), Path(table).name
-    text = draft(names_and_kinds, name=source.split(".")[0] or "table", source=source)
-    with replacing(output) as temporary:
-        temporary.write_bytes(text.encode())
-    if as_json:
-        print_json({"schema": output, "columns": {name: {"kind": kind} for name, kind in names_and_kinds}})
-        return
-    click.echo(f"{output}: {count(len(names_and_kinds), 'column')}. Check the kinds, and fill in what you know of")
-    click.echo("bounds and categories; what you leave out is bought with part of the budget. Next:")
-    click.echo(f"  understudy plan {output} --epsilon 1")
-
-
-@schema.command("check")
-@click.argument("schema", type=FILE)
-@options.as_json
-def check_schema(schema: str, as_json: bool) -> None:
-    """Reads SCHEMA and says what it states, or what is wrong with it. Touches no data.
-
-    \b
-    Example:
-      understudy schema check people.toml
-      understudy schema check people.toml --json
-    """
-    import tomllib
-
-    facts = read_schema(schema)
-    if as_json:
-        print_json(tomllib.loads(facts.to_toml()))
-    else:
-        click.echo(str(facts))
 
 
 @click.command()
 @click.argument("schema", type=FILE)
 @options.budget
-@click.option("--rows", type=int, help="About how many rows, if that is public; for the time and memory alone.")
+@click.option("--rows", type=int, help="The number of rows, if it is public; for the estimates of time and memory.")
 @options.method
 @options.as_json
 def plan(
@@ -96,7 +28,7 @@ def plan(
     settings: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Shows how a fit would divide the budget. Touches no data.
+    """Shows how a fit would divide the budget. Reads no data.
 
     \b
     Example:
@@ -104,7 +36,7 @@ def plan(
     """
     configured = options.configured(method, settings)
     facts = read_schema(schema)
-    with arguments():
+    with argument_errors():
         made = understudy.plan(facts, configured, epsilon=epsilon, delta=delta, rows=rows)
     if as_json:
         print_json(made.to_json())
@@ -118,9 +50,9 @@ def plan(
 @options.budget
 @options.method
 @click.option(
-    "--ledger", metavar="FILE", type=FILE, help="A ledger to charge before a hatch is opened; made if missing."
+    "--ledger", metavar="FILE", type=FILE, help="The ledger file to charge before any row is read; made if missing."
 )
-@click.option("--seed", type=int, help="For tests only: noise that can be repeated protects nobody.")
+@click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
 @click.option("--quiet", is_flag=True, help="Print neither progress nor receipt.")
 @options.as_json
 @options.output("the model")
@@ -137,10 +69,10 @@ def fit(
     as_json: bool,
     output: str,
 ) -> None:
-    """Learns a model of DATA within a budget.
+    """Fits a model to DATA within a privacy budget.
 
-    DATA is a CSV or Parquet file, and SCHEMA says what is publicly known of it. What was spent, and on what, is
-    printed at the end. An existing model file is replaced.
+    DATA is a CSV or Parquet file, and SCHEMA states what is publicly known about it. The receipt, which says what was
+    measured and what it cost, is printed at the end. An existing model file is replaced.
 
     \b
     Example:
@@ -151,7 +83,7 @@ def fit(
     configured = options.configured(method, settings)
     from understudy.core.randomness import Key
 
-    with arguments():
+    with argument_errors():
         understudy.Budget(epsilon=epsilon, delta=delta)
         Key.new(seed)
     facts = read_schema(schema)
@@ -179,21 +111,20 @@ def fit(
 
 @click.command()
 @click.argument("model", type=FILE)
-@click.option("-n", "rows", type=int, required=True, help="How many rows; the true number is private.")
+@click.option("-n", "rows", type=int, required=True, help="The number of rows to draw.")
 @options.output("the rows: .csv, .tsv, .csv.gz or .parquet")
 @click.option("--seed", type=int, help="Draw the same rows again.")
 @click.option(
     "--where",
     metavar="COLUMN=VALUE",
     multiple=True,
-    help="Only such rows: state=CA, age=30..40, age=..40, or income= for a missing cell.",
+    help="Keep only such rows: state=CA, age=30..40, age=..40, or income= for a missing value.",
 )
 @options.as_json
 def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[str, ...], as_json: bool) -> None:
     """Draws synthetic rows from MODEL. Costs no budget.
 
-    Every row keeps the constraints of the schema. Where there are some, or conditions, it is said how many of the rows
-    that were drawn do.
+    Every row keeps the constraints of the schema. If constraints or conditions apply, the acceptance rate is printed.
 
     \b
     Example:
@@ -207,8 +138,8 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     from understudy.tables.constraints import where_from_text
 
     check_place(output, model)
-    sources.extension(output)  # refuses what it does not know
-    with arguments():
+    sources.extension(output)  # refuses formats it does not know
+    with argument_errors():
         Key.new(seed)
         if rows < 0:
             raise ValueError(f"-n: expected a whole number >= 0, got {rows}.")

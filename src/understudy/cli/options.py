@@ -1,6 +1,6 @@
-"""What the commands share: the options that several have, and how they answer.
+"""What the commands share: options that several of them have, and how they answer.
 
-The one rule: one spelling and one meaning. An option is the same wherever it stands, and so is the shape of an answer:
+The one rule: one spelling and one meaning. An option is the same in every command, and so is the shape of an answer:
 text for people, or with --json one JSON object on stdout whose keys are those of the Python objects.
 """
 
@@ -13,18 +13,12 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from understudy.cli.refusals import arguments
-
-# Written out: the methods themselves take a second to import, and help and completion must be there at once.
-METHODS = (
-    *("prada", "prada-gan", "aim", "mst", "privmrf", "gem"),
-    *("dp-merf", "privbayes", "dpgan", "copula", "independent"),
-)
-DEFAULT = "prada"
+from understudy.cli.errors import argument_errors
+from understudy.synthesizers import DEFAULT, METHODS
 
 
 class Place(click.ParamType):
-    """The name of a file or a folder. Shells complete it; whether it is there is the command's business."""
+    """The name of a file or a folder. Shells complete it; the command checks whether it exists."""
 
     def __init__(self, kind: str = "file"):
         self.name = kind
@@ -41,7 +35,7 @@ def _complete_method(context: click.Context, parameter: click.Parameter, incompl
 
 
 def _read_settings(context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, Any]:
-    """`--set key=value` pairs: Python literals where they are, text where they are not."""
+    """Reads `--set key=value` pairs: a value is a Python literal if it parses as one, else text."""
     settings: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -57,12 +51,11 @@ def _read_settings(context: click.Context, parameter: click.Parameter, pairs: tu
 
 
 def configured(name: str | None, settings: dict[str, Any]) -> Any:
-    """The method asked for, configured."""
-    from understudy import synthesizers
+    """The method that was asked for, configured."""
     from understudy.pipeline import resolve
 
-    name = name or synthesizers.DEFAULT
-    with arguments():
+    name = name or DEFAULT
+    with argument_errors():
         try:
             return resolve(name, settings)
         except TypeError:
@@ -81,16 +74,20 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return decorate
 
 
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
 budget = _options(
-    click.option("--epsilon", type=float, required=True, help="The budget ε, for everything that is done."),
-    click.option("--delta", type=float, default=1e-6, show_default=True, help="The budget δ; below 1 / people."),
+    click.option("--epsilon", type=float, required=True, help="The budget ε, which covers everything."),
+    click.option("--delta", type=float, default=1e-6, show_default=True, help="The budget δ, below 1 / people."),
 )
 method = _options(
     click.option(
         "--method",
         metavar="NAME",
         shell_complete=_complete_method,
-        help=f"{', '.join(METHODS[:-1])} or {METHODS[-1]}.  [default: {DEFAULT}]",
+        help=f"{_listed(list(METHODS))}.  [default: {DEFAULT}]",
     ),
     click.option(
         "--set",
@@ -116,7 +113,7 @@ def output(what: str) -> Callable[[Any], Any]:
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """One JSON object on stdout. What JSON has no word for and the schema has, a date, is ISO text."""
+    """Prints one JSON object on stdout. A date, which JSON does not have, is ISO text."""
     click.echo(json.dumps(content, indent=2, allow_nan=False, default=lambda value: value.isoformat()))
 
 
@@ -126,7 +123,7 @@ def count(number: int, noun: str) -> str:
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Shows on a terminal what is going on and for how long; elsewhere nothing. Says nothing of what is computed."""
+    """Shows on a terminal what is being done and for how long; elsewhere nothing. Reveals nothing of the result."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -1,11 +1,11 @@
-"""What a report says, as plain values: the page only spells it, and `report.json` is it.
+"""The content of a report, as plain values: the page shows it, and `report.json` is it.
 
-The one rule: the verdict on two tables is the one that `evaluate` gives, by its own functions and on the same rows.
-What is drawn beside it is read through the same doors. Whatever comes from real rows lies under "utility", with the
-stamp.
+The one rule: two tables are compared by `evaluate` itself, on the same rows; what is drawn beside its numbers is read
+by the same functions. Whatever comes from real rows lies under "utility", with its stamp.
 
 Privacy:
-    What the model says is covered by its receipt. What is under "utility" is covered by nothing.
+    The model's receipt covers what follows from the model, rows drawn from it here included. It does not cover rows
+    that were given as synthetic ones, and nothing covers what is under "utility".
 """
 
 import dataclasses
@@ -27,25 +27,49 @@ from understudy.report.privacy import privacy_part
 from understudy.tables.schema import Column, Schema
 from understudy.tables.table import read, to_frame
 
-FORMAT = 1
+FORMAT = 2
 BINS = 30
+"""A histogram has so many bins."""
 FEW_WHOLE_NUMBERS = 40
-"""An integer column that spans no more than this has a bin for each."""
+"""An integer column that spans no more than this has one bin for each number."""
 OUTER = 0.005
-"""The share of a column at either end that is counted in the first and the last bin."""
+"""This share of a column at either end is counted in the first and the last bin."""
 MOST_LABELS = 12
+"""At most so many categories have a bar of their own."""
 MOST_IN_A_MATRIX = 30
+"""At most so many columns are shown in a matrix of associations."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MISSING = "(missing)"
+GIVEN = "given by the user: not known to come from this model, so not covered by this receipt"
+"""The stamp on synthetic rows that were not drawn from the model here."""
 
 Sides = Mapping[str, Side]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class SyntheticRows:
+    """The synthetic rows of a report.
+
+    Attributes:
+        table: The rows, as `evaluate` takes them.
+        source: Where they came from, in words.
+        covered_by_budget: Whether they were drawn from the model here, so that its receipt covers them.
+    """
+
+    table: Any
+    source: str
+    covered_by_budget: bool
+
+    def described(self, rows: int) -> dict[str, Any]:
+        """What the report says of them."""
+        note = None if self.covered_by_budget else GIVEN
+        return {"from": self.source, "rows": rows, "covered_by_budget": self.covered_by_budget, "note": note}
+
+
 def gather(
     model: Model,
-    synthetic: Any,
+    synthetic: SyntheticRows,
     *,
-    drawn: str,
     real: Any = None,
     train: Any = None,
     ledger: LedgerFile | None = None,
@@ -53,17 +77,16 @@ def gather(
     learners: Iterable[str] | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Everything that is to be said, as JSON knows it.
+    """The whole content of a report, in types that JSON has.
 
     Args:
         model: What was fitted.
-        synthetic: Its rows, as `evaluate` takes them.
-        drawn: Where they came from, in words.
-        real: Real rows to hold them against, or None for a report without utility.
-        train: The table that was fitted, for a floor and a reference.
-        ledger: What was spent on the table over all fits.
-        truth: The true parents, where they are known.
-        learners: Who is to be trained for usefulness; None: `default_learners`.
+        synthetic: The rows to show.
+        real: Real rows to compare with, or None for a report without utility.
+        train: The table that was fitted, for two baselines.
+        ledger: The ledger file of the table.
+        truth: The true parents, if they are known.
+        learners: The learners to train for usefulness; None: `default_learners`.
         seed: Of the evaluation.
     """
     content = {
@@ -74,18 +97,12 @@ def gather(
         "network": network(model, truth),
     }
     if real is None:
-        seen, matrix, counts = _looks(model.schema, {"synthetic": synthetic})
-        shown = {"from": drawn, "rows": counts["synthetic"]}
-        return content | {"synthetic": shown, "columns": seen, "associations": matrix, "utility": None}
+        columns, matrix, counts = _summaries(model.schema, {"synthetic": synthetic.table})
+        described = synthetic.described(counts["synthetic"])
+        return content | {"synthetic": described, "columns": columns, "associations": matrix, "utility": None}
     asked = default_learners(model.schema) if learners is None else list(learners)
-    verdict = evaluate(real, synthetic, model.schema, learners=asked or None, train=train, seed=seed).to_dicts()
-    seen, matrix, counts = _looks(model.schema, {"real": real, "synthetic": synthetic})
-    scores = {
-        name: {row["columns"]: row["value"] for row in verdict if row["metric"] == name and row["columns"]}
-        for name in ("wd", "tvd1")
-    }
-    for column in seen:
-        column |= {name: of.get(column["name"]) for name, of in scores.items()}
+    values = evaluate(real, synthetic.table, model.schema, learners=asked or None, train=train, seed=seed).to_dicts()
+    columns, matrix, counts = _summaries(model.schema, {"real": real, "synthetic": synthetic.table})
     utility = {
         "covered_by_budget": False,
         "note": NOT_COVERED,
@@ -93,17 +110,27 @@ def gather(
         "real_rows": counts["real"],
         "target": model.schema.target,
         "learners": asked,
-        "beside": train is not None,
-        "rows": verdict,
-        "columns": sorted(seen, key=lambda column: -(column["wd"] or 0.0)),
+        "baselines": train is not None,
+        "rows": values,
+        "columns": _worst_first(columns, values),
         "associations": matrix,
     }
-    shown = {"from": drawn, "rows": counts["synthetic"]}
-    return content | {"synthetic": shown, "columns": None, "associations": None, "utility": utility}
+    described = synthetic.described(counts["synthetic"])
+    return content | {"synthetic": described, "columns": None, "associations": None, "utility": utility}
+
+
+def _worst_first(columns: list[dict[str, Any]], values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The columns with their distances, the largest Wasserstein distance first."""
+    distances = {
+        name: {row["columns"]: row["value"] for row in values if row["metric"] == name and row["columns"]}
+        for name in ("wd", "tvd1")
+    }
+    scored = [column | {name: of.get(column["name"]) for name, of in distances.items()} for column in columns]
+    return sorted(scored, key=lambda column: -(column["wd"] or 0.0))
 
 
 def default_learners(schema: Schema) -> list[str]:
-    """One learner where there is something to predict and the extra `eval` is installed; else none."""
+    """One learner if the schema has a target and the extra `eval` is installed; else none."""
     return ["catboost"] if schema.target is not None and importlib.util.find_spec("catboost") else []
 
 
@@ -111,7 +138,7 @@ def default_learners(schema: Schema) -> list[str]:
 
 
 def network(model: Model, truth: Mapping[str, list[str]] | None) -> dict[str, Any]:
-    """The learned parents in the order of generation, and the true ones beside them where they are known."""
+    """The learned parents in the order of generation, and the true ones beside them if they are known."""
     parents = model.parents
     kept = {
         child: {parent: model.strengths[child][parent] for parent in of if parent in model.strengths.get(child, {})}
@@ -131,16 +158,16 @@ def network(model: Model, truth: Mapping[str, list[str]] | None) -> dict[str, An
 # Columns ------------------------------------------------------------------------------------------------------------
 
 
-def _looks(schema: Schema, tables: Mapping[str, Any]) -> tuple[list[dict], dict | None, dict[str, int]]:
-    """Every column of these tables, in the order of the schema, every pair, and how many rows there are."""
-    with np.errstate(all="ignore"):  # a warning would tell of somebody's value
+def _summaries(schema: Schema, tables: Mapping[str, Any]) -> tuple[list[dict], dict | None, dict[str, int]]:
+    """Every column of these tables, in the order of the schema, every pair, and the numbers of rows."""
+    with np.errstate(all="ignore"):  # a warning would reveal somebody's value
         sides, labels = open_tables(schema, tables), _labels(schema, tables)
-        seen = [_column(column, sides, labels) for column in schema]
-        return seen, matrices(schema, sides), {key: side.rows for key, side in sides.items()}
+        columns = [_column(column, sides, labels) for column in schema]
+        return columns, matrices(schema, sides), {key: side.rows for key, side in sides.items()}
 
 
 def _labels(schema: Schema, tables: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The text of every code of a `Side`; of columns whose values the schema does not list, what the tables hold."""
+    """The text of every code of a `Side`; for columns whose values the schema does not list, what the tables hold."""
     known = {column.name: list(column.labels) for column in schema if column.labels is not None}
     known |= {column.name: ["false", "true"] for column in schema if column.kind == "boolean"}
     unlisted = [column for column in schema if column.kind == "categorical" and column.labels is None]
@@ -178,8 +205,8 @@ def _histogram(column: Column, values: Mapping[str, np.ndarray]) -> dict[str, An
 def _edges(column: Column, sides: list[np.ndarray]) -> np.ndarray:
     if not sides:
         return np.array([0.0, 1.0])
-    ends = np.array([np.quantile(side, [OUTER, 1 - OUTER], method="nearest") for side in sides])
-    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    outer = np.array([np.quantile(side, [OUTER, 1 - OUTER], method="nearest") for side in sides])
+    low, high = float(outer[:, 0].min()), float(outer[:, 1].max())
     if column.kind == "integer":
         step = 1 if high - low < FEW_WHOLE_NUMBERS else math.ceil((high - low + 1) / BINS)
         return low - 0.5 + step * np.arange(math.floor((high - low) / step) + 2)
@@ -193,7 +220,7 @@ def _spelt_bins(column: Column, edges: np.ndarray) -> list[list[str]]:
     """The first and the last value of every bin."""
     inside = 0.5 if column.kind == "integer" else 0.0
     words = spelt(column, np.concatenate([edges[:-1] + inside, edges[1:] - inside]))
-    return [list(ends) for ends in zip(words[: len(edges) - 1], words[len(edges) - 1 :], strict=True)]
+    return [list(edge) for edge in zip(words[: len(edges) - 1], words[len(edges) - 1 :], strict=True)]
 
 
 def _binned(side: np.ndarray, edges: np.ndarray, rows: int) -> list[float]:
@@ -209,14 +236,14 @@ def _summary(side: np.ndarray) -> dict[str, float]:
 
 
 def spelt_summaries(column: Column, summaries: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, str]]:
-    """The numbers of all tables, spelt alike, for they stand side by side."""
+    """The numbers of all tables, formatted alike, because they stand side by side."""
     numbers = [value for summary in summaries.values() for value in summary.values()]
     words = iter(spelt(column, np.array(numbers)) if numbers else [])
     return {key: {name: next(words) for name in summary} for key, summary in summaries.items()}
 
 
 def _bars(labels: list[str], codes: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Shares of all rows by category, the commonest first; the rare ones share a bar, and the missing have one."""
+    """Shares of all rows by category, the commonest first; the rarest share one bar, and missing values have one."""
     size = len(labels) + 1  # the last code: missing
     shares = {key: np.bincount(side, minlength=size) / len(side) for key, side in codes.items()}
     order = np.argsort(-shares.get("real", shares["synthetic"])[:-1], kind="stable")
@@ -236,7 +263,7 @@ def _bars(labels: list[str], codes: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def spelt(column: Column, values: np.ndarray) -> list[str]:
-    """Numbers as people write them; instants as the schema's kind of frame would hold them."""
+    """Numbers as people write them, and instants as dates or times."""
     if column.kind != "datetime":
         huge = bool(np.abs(values).max(initial=0.0) >= 1e9)
         return [_plain(value, huge) for value in values.tolist()]
@@ -247,7 +274,7 @@ def spelt(column: Column, values: np.ndarray) -> list[str]:
 
 
 def _plain(value: float, huge: bool) -> str:
-    """One number; among huge ones, millions have an exponent as well, so that like stands beside like."""
+    """One number; beside huge ones, millions have an exponent as well."""
     if abs(value) >= 1000:
         return f"{value:.3g}" if abs(value) >= (1e6 if huge else 1e9) else f"{value:,.0f}"
     return f"{value:.4g}"
@@ -257,7 +284,7 @@ def _plain(value: float, huge: bool) -> str:
 
 
 def matrices(schema: Schema, sides: Sides) -> dict[str, Any] | None:
-    """How strongly each pair of columns goes together in each table, and the difference; None for one column."""
+    """The association of each pair of columns in each table, and the difference; None for a single column."""
     if len(schema) < 2:
         return None
     found = {key: associations(side) for key, side in sides.items()}

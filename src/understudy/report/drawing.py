@@ -1,8 +1,8 @@
 """Pictures for a report, as SVG inside the page.
 
-The one rule: no picture says anything by colour alone. Synthetic is filled and real is an outline, what is negative has
-another shape, and what is wrong is dashed. Every picture has a title and a description; whoever puts it on a page
-puts its numbers beside it as a table. All text passes through `Markup.format`, which escapes it.
+The one rule: no picture says anything by colour alone. Synthetic is filled and real is an outline, negative values have
+another shape, and wrong arrows are dashed. Every picture has a title and a description, and the page shows its numbers
+beside it as a table. All text passes through `Markup.format`, which escapes it.
 """
 
 import math
@@ -13,21 +13,22 @@ from typing import Any
 from markupsafe import Markup
 
 NUMBERS_IN_CELLS = 10
-"""Up to so many columns the cells of a heat map hold their numbers."""
+"""With up to so many columns, the cells of a heat map show their numbers."""
 MOST_EDGES = 400
+"""At most so many arrows of a network are drawn, the strongest first."""
 LEAST_SCALE = 0.75
-"""A picture that lies in a box with a scroll bar shrinks no further than this; its text must stay readable."""
+"""A picture that can be scrolled sideways shrinks no further than this, so that its text stays readable."""
 COLOURS = {
     "light": {"blank": (247, 247, 247), "plus": (33, 102, 172), "minus": (166, 80, 6)},
     "dark": {"blank": (38, 43, 49), "plus": (107, 174, 230), "minus": (240, 146, 70)},
 }
-"""What a cell of no, of full positive and of full negative strength is filled with, by theme."""
+"""The colours of a cell of no, of full positive and of full negative strength, by theme."""
 _NONE = Markup("")
 _HEAT_LEFT = 114
 
 
 def width_of(text: str, size: float) -> float:
-    """About how many pixels a text takes in a font of this size: rather too many than too few, for no font is known."""
+    """About how many pixels wide a text is at this size of font: rather too many than too few, as no font is known."""
     return size * sum(_ems(letter) for letter in text)
 
 
@@ -41,12 +42,12 @@ def _ems(letter: str) -> float:
     return 0.42 if letter in "fijlrtI.,:;'|!()[] -\xa0" else 0.72 if letter.isupper() else 0.64
 
 
-def short(text: str, room: float, size: float = 13.0) -> str:
-    """As much of a text as has room, in pixels, at this size of font."""
-    if width_of(text, size) <= room:
+def short(text: str, width: float, size: float = 13.0) -> str:
+    """As much of a text as fits into a width, in pixels, at this size of font."""
+    if width_of(text, size) <= width:
         return text
     kept = text
-    while kept and width_of(kept + "…", size) > room:
+    while kept and width_of(kept + "…", size) > width:
         kept = kept[:-1]
     return kept.rstrip() + "…"
 
@@ -88,24 +89,22 @@ def _path(points: str, look: str) -> Markup:
 # The budget ---------------------------------------------------------------------------------------------------------
 
 
-def budget(items: Sequence[Mapping[str, Any]], key: str = "budget") -> Markup:
-    """One bar for each item of the plan, as long as its part of the budget."""
+def budget(mechanisms: Sequence[Mapping[str, Any]], key: str = "budget") -> Markup:
+    """One bar for each planned mechanism, as long as its share of the budget."""
     width, row, left = 350, 40, 2
-    room = width - 68
-    longest = max((item["share"] for item in items), default=1.0)
+    longest = max((each["share"] for each in mechanisms), default=1.0)
     parts = []
-    for place, item in enumerate(items):
-        y = place * row
+    for place, each in enumerate(mechanisms):
+        y, length = place * row, (width - 68) * each["share"] / longest
+        what = each["what"] + (f", and {each['more']} more" if each["more"] else "")
         parts += [
-            _text(
-                left, y + 14, short(item["what"] + (f", and {item['more']} more" if item["more"] else ""), width - 4)
-            ),
-            _rect(left, y + 19, room * item["share"] / longest, 12, "synthetic"),
-            _text(left + 6 + room * item["share"] / longest, y + 30, percent(item["share"])),
+            _text(left, y + 14, short(what, width - 4)),
+            _rect(left, y + 19, length, 12, "synthetic"),
+            _text(left + 6 + length, y + 30, percent(each["share"])),
         ]
-    largest = max(items, key=lambda item: item["share"])["what"] if items else "nothing"
-    description = f"{len(items)} bars. The longest is: {largest}."
-    return _svg(key, (width, row * len(items) or 1), "Where the budget went", description, parts)
+    largest = max(mechanisms, key=lambda each: each["share"])["what"] if mechanisms else "nothing"
+    description = f"{len(mechanisms)} bars. The longest is: {largest}."
+    return _svg(key, (width, row * len(mechanisms) or 1), "Where the budget went", description, parts)
 
 
 # Columns ------------------------------------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ def _histogram(seen: Mapping[str, Any], key: str) -> Markup:
         parts.append(_path(points, "real"))
     first, middle, last = seen["spelt_bins"][0][0], seen["spelt_bins"][count // 2][0], seen["spelt_bins"][-1][1]
     halves = (step * (count // 2), step * (count - count // 2))
-    apart = all(
+    fits = all(
         width_of(end, 12) + width_of(middle, 12) / 2 < half for end, half in zip((first, last), halves, strict=True)
     )
     parts += [
@@ -147,14 +146,14 @@ def _histogram(seen: Mapping[str, Any], key: str) -> Markup:
         _text(left, height - 6, first, "small"),
         _text(width - right, height - 6, last, "small", "end"),
     ]
-    if count > 2 and apart:
+    if count > 2 and fits:
         parts.append(_text(left + step * (count // 2), height - 6, middle, "small", "middle"))
     return _svg(key, (width, height), f"Distribution of {seen['name']}", _compared(seen, "Histogram"), parts)
 
 
 def _bars(seen: Mapping[str, Any], key: str) -> Markup:
     """A filled bar for the synthetic share of each category, and an outlined one below it for the real share."""
-    width, left, room = 340.0, 118.0, 112.0
+    width, left, longest = 340.0, 118.0, 112.0
     shares = seen["shares"]
     row = 16 + 13 * ("real" in shares)
     peak = max((max(side, default=0.0) for side in shares.values()), default=0.0) or 1.0
@@ -165,9 +164,9 @@ def _bars(seen: Mapping[str, Any], key: str) -> Markup:
         for line, (side, look) in enumerate((("synthetic", "synthetic"), ("real", "real"))):
             if side in shares:
                 share = shares[side][place]
-                parts.append(_rect(left, y + 3 + 12 * line, room * share / peak, 9, look))
+                parts.append(_rect(left, y + 3 + 12 * line, longest * share / peak, 9, look))
                 words = percent(share) + (f" {side}" if "real" in shares and place == 0 else "")
-                parts.append(_text(left + room * share / peak + 5, y + 11.5 + 12 * line, words, "tiny"))
+                parts.append(_text(left + longest * share / peak + 5, y + 11.5 + 12 * line, words, "tiny"))
     parts.append(_path(f"M{left:.1f} 0V{row * len(seen['labels']):.1f}", "axis"))
     size = (width, max(row * len(seen["labels"]), 1) + 2)
     return _svg(key, size, f"Shares of {seen['name']}", _compared(seen, "Bars"), parts)
@@ -185,7 +184,7 @@ Matrix = Sequence[Sequence[float | None]]
 
 
 def full_scale(matrix: Matrix) -> float:
-    """What a heat map of small differences shows in full colour: the largest of them, and at least 0.05."""
+    """The value that a heat map of differences shows in full colour: the largest of them, and at least 0.05."""
     return max([0.05, *(abs(value) for row in matrix for value in row if value is not None)])
 
 
@@ -211,7 +210,7 @@ def heat(names: Sequence[str], matrix: Matrix, key: str, title: str, scale: floa
         middle = top + cell * (y + 0.5)
         look = "small" if cell > 13 else "tiny"
         parts.append(_text(left - 5, middle + 4, short(f"{y + 1} {name}", left - 7, 12), look, "end"))
-        if few or y % 2 == 0:  # there is no room for all of them
+        if few or y % 2 == 0:  # all of them would not fit
             parts.append(_text(left + cell * (y + 0.5), top - 5, str(y + 1), "small" if few else "tiny", "middle"))
         for x, value in enumerate(row):
             if value is not None:
@@ -289,7 +288,7 @@ def network(
     place = {name: number for number, name in enumerate(names)}
     back = max((place[parent] - place[child] for parent, child in edges), default=0)
     ahead = max((place[child] - place[parent] for parent, child in edges), default=0)
-    spread = 90 if back > 0 and ahead > 0 else 190  # all of it within a phone's width
+    spread = 90 if back > 0 and ahead > 0 else 190  # the picture must fit into a phone's width
     row, label = 30.0, 128.0
     left = 10 + (_reach(back, len(names), spread) * 0.78 if back > 0 else 0)
     width = left + label + 14 + (_reach(ahead, len(names), spread) * 0.78 if ahead > 0 else 0)

@@ -1,4 +1,4 @@
-"""The first part of a report: what is promised, what that means for an attacker, and what it was spent on.
+"""The first part of a report: what is promised, what that means for an attacker, and what was measured.
 
 The one rule: everything here is known without a row. It follows from the receipt, the schema and the settings, and
 every bound is rounded towards the attacker.
@@ -8,11 +8,11 @@ true positive rate t and the false positive rate f of any test obey
 
     t ≤ exp(ε) f + δ    and    1 - f ≤ exp(ε) (1 - t) + δ,
 
-so after a fair coin no guess is right more often than (exp(ε) + δ) / (1 + exp(ε)). Where all noise is Gaussian or
-charged as such, and no batch is sampled, the whole fit is as private as one Gaussian of some mu, which must be below
-the one that just meets (ε, δ), and then t ≤ Phi(Phi^-1(f) + mu) + δ: often far less.
+so a guess at even odds is right with probability at most (exp(ε) + δ) / (1 + exp(ε)). If all noise is Gaussian or
+charged as such, and no batch is sampled, the whole fit is as private as one Gaussian of some mu, which is at most the
+one that just meets (ε, δ). Then t ≤ Phi(Phi^-1(f) + mu) + δ, which is often far less.
 
-Sources: Kairouz, Oh and Viswanath (2015), arXiv:1311.0776, for the two lines; Dong, Roth and Su (2019),
+Sources: Kairouz, Oh and Viswanath (2015), arXiv:1311.0776, for the two inequalities; Dong, Roth and Su (2019),
 arXiv:1905.02383, for the Gaussian.
 """
 
@@ -23,27 +23,27 @@ from collections.abc import Iterable
 from typing import Any
 
 from understudy.core.version import __version__
-from understudy.encoding.encoder import ColumnMap, PassThrough
 from understudy.model import Model
 from understudy.pipeline import planned_mechanisms
 from understudy.privacy.accounting import Budget, Charge
+from understudy.privacy.gaussian import gaussian_mu
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.tables.schema import Column
 
 FALSE_POSITIVES = 0.01
-"""Where the true positive rate is given: one false alarm in a hundred."""
+"""The false positive rate at which the true positive rate is given: one false alarm in a hundred."""
 NOT_COVERED = (
     "What is computed on real rows by other means: an evaluation, a plot, the utility part of a report.",
-    "The schema: the names of the columns, their kinds, and whatever bounds and categories it lists are taken to be "
-    "public.",
-    "What was released of the same table before, or is released of it later: each fit has a budget of its own, and "
-    "they add up.",
+    "Rows that do not come from this model, even if they are shown on this page.",
+    "The schema: the names of the columns, their kinds, and any bounds and categories it lists are taken to be public.",
+    "What was released about the same table before, or will be later: each fit has a budget of its own, and they add "
+    "up.",
     "What is true of people in general: a model may show that smokers fall ill without knowing any one of them.",
 )
 
 
 def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
-    """All that the page says of privacy, as plain values."""
+    """All that the page says about privacy, as plain values."""
     receipt = model.receipt
     return {
         "promise": receipt.promise,
@@ -54,15 +54,15 @@ def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
         "unit": receipt.unit,
         "max_rows_per_unit": receipt.max_rows_per_unit,
         "attacker": attacker(receipt.budget, gaussian=not _is_sampled(model)),
-        "void": receipt.seed is not None,
+        "void": list(receipt.void),
         "seed": receipt.seed,
         "noise_source": receipt.noise_source,
         "warnings": list(receipt.warnings),
         "not_released": receipt.not_released,
-        "where_it_went": where_it_went(receipt.charges),
-        "lines": [{**dataclasses.asdict(line), "sigma": line.sigma} for line in receipt.charges],
-        "columns": [_facts(column, model.encoder.maps[column.name]) for column in model.schema],
-        "rows": {"public": model.schema.rows, "bought": None if model.schema.rows else model.encoder.rows},
+        "by_mechanism": by_planned_mechanism(receipt.charges),
+        "charges": [{**dataclasses.asdict(charge), "sigma": charge.sigma} for charge in receipt.charges],
+        "columns": [_facts(column, model.encoder.columns[column.name].is_pass_through) for column in model.schema],
+        "rows": {"public": model.schema.rows, "measured": None if model.schema.rows else model.encoder.rows},
         "method": {"name": model.method.name, **dataclasses.asdict(model.method)},
         "schema": model.schema.to_toml(),
         "not_covered": list(NOT_COVERED),
@@ -80,7 +80,7 @@ def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
 
 
 def attacker(budget: Budget, *, gaussian: bool) -> dict[str, Any]:
-    """The most that anybody can find out about one unit, by the two numbers of the promise and by its Gaussian.
+    """The most that anybody can find out about one unit, by (ε, δ) alone and by the Gaussian.
 
     Args:
         budget: What was promised.
@@ -102,7 +102,7 @@ def attacker(budget: Budget, *, gaussian: bool) -> dict[str, Any]:
     if gaussian:
         from scipy.special import ndtr, ndtri
 
-        mu = gaussian_mu(epsilon, delta)
+        mu = gaussian_mu(epsilon, delta) * (1 + 1e-12)  # it is rounded down; the bound must be rounded up
         answer["gaussian"] = {
             "mu": mu,
             "right": min(answer["right"], float(ndtr(mu / 2)) + delta),
@@ -111,67 +111,51 @@ def attacker(budget: Budget, *, gaussian: bool) -> dict[str, Any]:
     return answer
 
 
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The mu of the Gaussian that just meets (ε, δ): Balle and Wang (2018), theorem 8, rounded up."""
-    from scipy.special import log_ndtr
-
-    def cost(mu: float) -> float:
-        first = float(log_ndtr(mu / 2 - epsilon / mu))
-        second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-        return math.exp(first) * -math.expm1(min(0.0, second - first))
-
-    low, high = 1e-12, 1e6
-    while high / low > 1 + 1e-12:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if cost(middle) <= delta else (low, middle)
-    return high
-
-
 def _is_sampled(model: Model) -> bool:
     planned = planned_mechanisms(model.schema, model.method, model.receipt.budget)
-    return any(purchase.sampling_rate for purchase in (*planned, *model.receipt.charges))
+    return any(each.sampling_rate for each in (*planned, *model.receipt.charges))
 
 
 # Where the budget went ----------------------------------------------------------------------------------------------
 
 
-def where_it_went(lines: Iterable[Charge]) -> list[dict[str, Any]]:
-    """The purchases of each item of the plan together, with their part of the sum of squares of mu."""
+def by_planned_mechanism(charges: Iterable[Charge]) -> list[dict[str, Any]]:
+    """The charges of each planned mechanism together, with their share of the sum of squares of mu."""
     found: dict[str, list[Charge]] = {}
-    for line in lines:
-        found.setdefault(line.name, []).append(line)
-    weights = {name: math.fsum(mu_squared(line) for line in bought) for name, bought in found.items()}
+    for charge in charges:
+        found.setdefault(charge.name, []).append(charge)
+    weights = {name: math.fsum(map(mu_squared, group)) for name, group in found.items()}
     total = math.fsum(weights.values())
     return [
         {
-            "item": name,
-            "what": bought[0].what,
-            "more": len({line.what for line in bought}) - 1,
-            "mechanism": ", ".join(dict.fromkeys(line.mechanism for line in bought)),
-            "purchases": sum(line.times for line in bought),
+            "name": name,
+            "what": group[0].what,
+            "more": len({charge.what for charge in group}) - 1,
+            "mechanism": ", ".join(dict.fromkeys(charge.mechanism for charge in group)),
+            "times": sum(charge.times for charge in group),
             "share": weights[name] / total,
         }
-        for name, bought in found.items()
+        for name, group in found.items()
     ]
 
 
-def mu_squared(line: Charge) -> float:
-    """What a line weighs in the composition: its times · mu².
+def mu_squared(charge: Charge) -> float:
+    """What a charge weighs in the composition: its times · mu².
 
     A sampled Gaussian of rate q weighs about q² times (exp(1 / noise_multiplier²) - 1), its Gaussian limit (Bu et al.
     2019, arXiv:1911.11607), and never more than without sampling.
     """
-    if line.sampling_rate is None:
-        return line.times * line.mu**2
-    unsampled = 1 / line.noise_multiplier**2
-    limit = line.sampling_rate**2 * math.expm1(min(unsampled, 700.0))  # beyond, floats end
-    return line.times * min(limit, unsampled)
+    if charge.sampling_rate is None:
+        return charge.times * charge.mu**2
+    unsampled = 1 / charge.noise_multiplier**2
+    limit = charge.sampling_rate**2 * math.expm1(min(unsampled, 700.0))  # beyond 700, floats overflow
+    return charge.times * min(limit, unsampled)
 
 
-# What is public, and what was bought --------------------------------------------------------------------------------
+# What is public, and what was measured ------------------------------------------------------------------------------
 
 
-def _facts(column: Column, bought: ColumnMap) -> dict[str, Any]:
+def _facts(column: Column, is_pass_through: bool) -> dict[str, Any]:
     public = [column.kind]
     low, high = (None if bound is None else str(bound) for bound in (column.low, column.high))
     if low is not None or high is not None:
@@ -181,21 +165,19 @@ def _facts(column: Column, bought: ColumnMap) -> dict[str, Any]:
     if column.atoms:
         public.append("values known to be repeated: " + ", ".join(f"{atom:g}" for atom in column.atoms))
     if column.nullable:
-        public.append("a cell may be missing")
-    return {"name": column.name, "public": public, "bought": _bought(column, bought)}
+        public.append("may be missing")
+    return {"name": column.name, "public": public, "measured": [] if is_pass_through else _measured(column)}
 
 
-def _bought(column: Column, bought: ColumnMap) -> list[str]:
-    if isinstance(bought, PassThrough):
-        return []
+def _measured(column: Column) -> list[str]:
     if column.kind == "categorical" and column.values is None:
-        learned = ["which categories are frequent", "their shares"]
+        measured = ["which categories are frequent", "their shares"]
     elif not column.is_numeric:
-        learned = ["the share of each value"]
+        measured = ["the share of each value"]
     else:
-        learned = ["how its values are spread"]
-        learned += ["where they lie"] * (column.low is None or column.high is None)
-    return learned + ["the share that is missing"] * column.nullable
+        measured = ["the distribution of its values"]
+        measured += ["their range"] * (column.low is None or column.high is None)
+    return measured + ["the share of missing values"] * column.nullable
 
 
 def _ledger(ledger: LedgerFile, table: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The commands that say what was spent: receipt and ledger.
+"""The commands about what was spent: receipt and ledger.
 
-The one rule: what they show is what was written down, and nothing is worked out anew.
+The one rule: they show what was recorded, and compute nothing anew.
 """
 
 import dataclasses
@@ -10,15 +10,15 @@ import click
 
 import understudy
 from understudy.cli import options
+from understudy.cli.errors import argument_errors
 from understudy.cli.options import FILE, print_json
-from understudy.cli.refusals import arguments
 
 
 @click.command()
 @click.argument("model", type=FILE)
 @options.as_json
 def receipt(model: str, as_json: bool) -> None:
-    """Prints what was spent on MODEL, and on what.
+    """Prints the receipt of MODEL: what was measured, and what it cost.
 
     \b
     Example:
@@ -30,7 +30,7 @@ def receipt(model: str, as_json: bool) -> None:
 
 @click.group()
 def ledger() -> None:
-    """What has been spent on tables, over all fits.
+    """What was spent on each table, over all fits.
 
     \b
     Example:
@@ -54,11 +54,11 @@ def show_ledger(file: str, as_json: bool) -> None:
         click.echo(book.show())
         return
     records = book.records()
-    print_json({"ledger": file, "tables": {name: _told(book, records, name) for name in book.tables()}})
+    print_json({"ledger": file, "tables": {name: _entries(book, records, name) for name in book.tables()}})
 
 
-def _told(book: "understudy.LedgerFile", records: list[dict[str, Any]], table: str) -> dict[str, Any]:
-    """What a ledger says of one table."""
+def _entries(book: "understudy.LedgerFile", records: list[dict[str, Any]], table: str) -> dict[str, Any]:
+    """The entries of one table."""
     cap = book.cap(table)
     return {
         "total": dataclasses.asdict(book.total(table)),
@@ -70,19 +70,19 @@ def _told(book: "understudy.LedgerFile", records: list[dict[str, Any]], table: s
 @ledger.command("cap")
 @click.argument("file", type=FILE)
 @click.argument("table")
-@click.option("--epsilon", type=float, required=True, help="The most ε to be spent on the table, over all fits.")
-@click.option("--delta", type=float, required=True, help="The most δ, likewise.")
+@click.option("--epsilon", type=float, required=True, help="The largest total ε for the table, over all fits.")
+@click.option("--delta", type=float, required=True, help="The largest total δ, likewise.")
 @options.as_json
 def set_cap(file: str, table: str, epsilon: float, delta: float, as_json: bool) -> None:
-    """Sets what may be spent in all on TABLE, which is the `name` in its schema.
+    """Sets the cap on what may be spent in total on TABLE, the `name` in its schema.
 
-    A fit that would pass the cap is refused before any row is read.
+    A fit that would exceed the cap is refused before any row is read.
 
     \b
     Example:
       understudy ledger cap budget.jsonl people --epsilon 3 --delta 1e-5
     """
-    with arguments():
+    with argument_errors():
         understudy.LedgerFile(file).set_cap(table, epsilon, delta)
     if as_json:
         print_json({"ledger": file, "table": table, "cap": {"epsilon": epsilon, "delta": delta}})

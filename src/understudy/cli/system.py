@@ -1,6 +1,6 @@
 """The commands about the program itself: demo, doctor, completion, version.
 
-The one rule: none of them reads a table of anyone's.
+The one rule: none of them reads a user's table.
 """
 
 import dataclasses
@@ -10,8 +10,8 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 from understudy.cli import options
+from understudy.cli.errors import Refused
 from understudy.cli.options import FOLDER, count, print_json
-from understudy.cli.refusals import Refused
 from understudy.core.version import __version__
 
 
@@ -21,10 +21,10 @@ from understudy.core.version import __version__
 )
 @options.as_json
 def demo(output: str, as_json: bool) -> None:
-    """Runs the whole story on simulated people.
+    """Shows the whole workflow on simulated people.
 
-    Simulates a table, fits a model of it, samples from it, and compares the two. With --json the story goes to stderr,
-    and what it left behind to stdout.
+    Simulates a table, fits a model to it, samples from the model, compares the two, and writes a report. With --json
+    the demonstration is printed to stderr, and the paths of its files to stdout.
 
     \b
     Example:
@@ -43,17 +43,17 @@ def demo(output: str, as_json: bool) -> None:
 @click.command()
 @options.as_json
 def doctor(as_json: bool) -> None:
-    """Looks whether everything is here that a fit needs, and makes a small one.
+    """Checks that everything a fit needs is here, and makes a small fit.
 
-    Each check is one line: ok, note (it works, and could be better) or problem, with what to do. Asks no network, reads
-    no table but one that it makes up, and takes about five seconds. Exits with 1 if there is a problem.
+    Each check is one line: ok, note (it works, but could be better) or problem, with what to do about it. Uses no
+    network, reads no table but a simulated one, and takes about five seconds. Exits with 1 if there is a problem.
 
     \b
     Example:
       understudy doctor
       understudy doctor --json
     """
-    from understudy.cli.doctor import examine
+    from understudy.cli.doctor.checks import examine
 
     findings = []
     for finding in examine():
@@ -65,9 +65,9 @@ def doctor(as_json: bool) -> None:
         checks = [dataclasses.asdict(each) for each in findings]
         print_json({"healthy": not counted["problem"], "version": __version__, "checks": checks})
     elif not counted["problem"]:
-        click.echo(f"All is well: {counted['ok']} checks are ok, {count(counted['note'], 'note')}.")
+        click.echo(f"No problem found: {counted['ok']} checks are ok, {count(counted['note'], 'note')}.")
     if counted["problem"]:
-        raise Refused(f"{count(counted['problem'], 'problem')} found. Do what is said there.")
+        raise Refused(f"{count(counted['problem'], 'problem')} found. Follow the advice above.")
 
 
 @click.command()
@@ -76,8 +76,8 @@ def doctor(as_json: bool) -> None:
 def completion(context: click.Context, shell: str) -> None:
     """Prints a script that lets SHELL complete commands, options, methods and file names.
 
-    Put it where the shell looks, once, and start a new shell. For zsh, ~/.zshrc must say `fpath+=~/.zfunc` before
-    `compinit`.
+    Save it where the shell looks for completions, and start a new shell. For zsh, ~/.zshrc must contain
+    `fpath+=~/.zfunc` before `compinit`.
 
     \b
     Example:
@@ -86,16 +86,16 @@ def completion(context: click.Context, shell: str) -> None:
       understudy completion fish > ~/.config/fish/completions/understudy.fish
     """
     made = get_completion_class(shell)
-    assert made is not None  # click knows all three
+    assert made is not None  # click supports all three
     script = made(context.find_root().command, {}, "understudy", "_UNDERSTUDY_COMPLETE")
-    # Not bash's own `source`: that starts the bash that is here, which need not be the one that will read it.
+    # Not the bash class's own `source`: it runs the bash of this machine, which need not be the one that will read it.
     click.echo(ShellComplete.source(script))
 
 
 @click.command()
 @options.as_json
 def version(as_json: bool) -> None:
-    """Prints the version; with --json also those of Python and of what understudy is built on.
+    """Prints the version; with --json also those of Python and of the packages that understudy needs.
 
     \b
     Example:
@@ -105,6 +105,6 @@ def version(as_json: bool) -> None:
     if not as_json:
         click.echo(f"understudy, version {__version__}")
         return
-    from understudy.cli.doctor import versions
+    from understudy.cli.doctor.packages import installed_versions
 
-    print_json(versions())
+    print_json(installed_versions())

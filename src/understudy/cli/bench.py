@@ -1,6 +1,6 @@
-"""The commands of the race track: bench, and what is made of its results.
+"""The benchmark commands: bench, bench table and bench figure.
 
-The one rule: a race can be stopped and goes on where it was. What is shown of it comes from its file of runs alone.
+The one rule: a benchmark can be stopped and continues where it was. Tables and figures come from its results alone.
 """
 
 import dataclasses
@@ -11,8 +11,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from understudy.cli import options
+from understudy.cli.errors import Refused
 from understudy.cli.options import FILE, FOLDER, count, print_json, waiting
-from understudy.cli.refusals import Refused
 
 
 class _Bench(click.Group):
@@ -31,10 +31,10 @@ class _Bench(click.Group):
     subcommand_metavar="GRID -o RESULTS | table RESULTS | figure RESULTS",
 )
 def bench() -> None:
-    """Races methods against each other on public tables and simulations.
+    """Compares methods on public tables and simulations.
 
-    A grid is a TOML file: data sets, methods, budgets, seeds, and what to measure. Every run leaves one line in
-    RESULTS/runs.jsonl. Stop it whenever you like: the same command goes on where it was.
+    A grid is a TOML file: data sets, methods, budgets, seeds and metrics. Every run adds one line to
+    RESULTS/runs.jsonl. You can stop it at any time: the same command continues where it was.
 
     \b
     Example:
@@ -56,34 +56,35 @@ def bench() -> None:
 )
 @click.option("--processes", type=click.IntRange(min=1), help="How many runs at once.  [default: one a core]")
 @click.option("--methods", metavar="A,B", help="Only these methods of the grid, by label.")
-@click.option("--small", is_flag=True, help="A sketch of the grid that runs in seconds, to see that it would.")
+@click.option("--small", is_flag=True, help="Run a sketch of the grid, in seconds, to check that it works.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 @options.as_json
 def run_bench(
     grid: str, output: str, processes: int | None, methods: str | None, small: bool, quiet: bool, as_json: bool
 ) -> None:
-    """Makes every run of GRID that is not in RESULTS yet.
+    """Makes every run of GRID that is missing in RESULTS.
 
     \b
     Example:
       understudy bench benchmarks/grids/real-data.toml -o results
       understudy bench benchmarks/grids/real-data.toml -o sketch --small
     """
-    from understudy.benchmark import grids
-    from understudy.benchmark.runner import race
+    from understudy.benchmark import grid_file
+    from understudy.benchmark.runner import run_grid
 
-    asked = grids.read(grid)
+    asked = grid_file.read(grid)
     asked = asked if methods is None else asked.only([label.strip() for label in methods.split(",")])
-    outcome = race(asked.small() if small else asked, output, processes=processes, progress=False if quiet else None)
+    asked = asked.small() if small else asked
+    outcome = run_grid(asked, output, processes=processes, progress=False if quiet else None)
     if as_json:
         print_json({"results": output, **dataclasses.asdict(outcome)})
     else:
         for run, why in outcome.failed.items():
             click.echo(f"failed: {run}: {' '.join(why.split())}", err=True)
-        click.echo(f"{count(outcome.made, 'run')} made, {outcome.there} were there: {output}/runs.jsonl. Next:")
+        click.echo(f"{count(outcome.made, 'run')} made, {outcome.there} existed: {output}/runs.jsonl. Next:")
         click.echo(f"  understudy bench table {output}")
     if outcome.failed:
-        raise Refused(f"{count(len(outcome.failed), 'run')} failed. Start again to try them again.")
+        raise Refused(f"{count(len(outcome.failed), 'run')} failed. Run the same command to try them again.")
 
 
 @bench.command("table")
@@ -96,8 +97,8 @@ def run_bench(
 def bench_table(results: str, output: str | None, style: str, as_json: bool) -> None:
     """Prints the tables that the grid of RESULTS asks for.
 
-    The best is bold, the second underlined; a star says that a Wilcoxon test finds the best better than every other.
-    With --json it prints the same cells as rows, or with -o the names of the files.
+    The best value is bold and the second underlined; a star means that by a Wilcoxon test the best is better than
+    every other. With --json it prints the same cells as rows, or with -o the names of the files.
 
     \b
     Example:
@@ -105,13 +106,13 @@ def bench_table(results: str, output: str | None, style: str, as_json: bool) -> 
       understudy bench table results -o tables
       understudy bench table results --json
     """
-    from understudy.benchmark import scoreboard
+    from understudy.benchmark import scoreboard, selection
 
     _check_results(results)
     if output is not None:
-        _say_files([str(path) for path in scoreboard.write_tables(results, output)], as_json)
+        _print_files([str(path) for path in scoreboard.write_tables(results, output)], as_json)
         return
-    rendered = scoreboard.render_tables(scoreboard.read(results))
+    rendered = scoreboard.render_tables(selection.read(results))
     if as_json:
         tables = {name: _rows(each.csv) for name, each in rendered.items()}
         print_json({"covered_by_budget": False, "results": results, "tables": tables})
@@ -123,7 +124,7 @@ def bench_table(results: str, output: str | None, style: str, as_json: bool) -> 
 def _check_results(results: str) -> None:
     if os.path.exists(results) and not os.path.isdir(results):
         raise Refused(
-            f"RESULTS: expected a folder, got the file {results}. Give the one that `understudy bench` wrote."
+            f"RESULTS: expected a folder, got the file {results}. Give the folder that `understudy bench` wrote."
         )
 
 
@@ -135,7 +136,7 @@ def _rows(text: str) -> list[dict[str, Any]]:
     return pl.read_csv(io.StringIO(text), infer_schema_length=None).to_dicts()
 
 
-def _say_files(paths: list[str], as_json: bool) -> None:
+def _print_files(paths: list[str], as_json: bool) -> None:
     if as_json:
         print_json({"files": paths})
         return
@@ -148,7 +149,7 @@ def _say_files(paths: list[str], as_json: bool) -> None:
 @click.option("-o", "--output", metavar="DIR", type=FOLDER, help="Where NAME.svg and NAME.png go.  [default: RESULTS]")
 @options.as_json
 def bench_figure(results: str, output: str | None, as_json: bool) -> None:
-    """Draws the figures that the grid of RESULTS asks for, and prints where they are.
+    """Draws the figures that the grid of RESULTS asks for, and prints their paths.
 
     \b
     Example:
@@ -159,4 +160,4 @@ def bench_figure(results: str, output: str | None, as_json: bool) -> None:
     _check_results(results)
     with waiting("drawing"):
         paths = figures.write_figures(results, output or results)
-    _say_files([str(path) for path in paths], as_json)
+    _print_files([str(path) for path in paths], as_json)

@@ -1,8 +1,8 @@
-"""What is said when a request is refused: one line, exit 1, no traceback.
+"""Errors of the command line: one line on stderr, exit code 1, no traceback.
 
-The one rule: the line shows no private value. Errors of this library are written to show none, so they pass; anything
-else may quote a cell, so only its type is told. For the same reason warnings are not shown: "overflow encountered"
-tells that somebody's value is huge.
+The one rule: the line shows no private value. Errors of this library are written to show none, so they are printed as
+they are. Any other error may quote a cell, so only its type is printed. Warnings are not shown for the same reason:
+"overflow encountered" reveals that somebody's value is huge.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import understudy
 
 
 class Refused(click.ClickException):
-    """The request is refused; said in one line, without a traceback."""
+    """The request is refused, in one line and without a traceback."""
 
     exit_code = 1
 
@@ -32,13 +32,13 @@ class Refused(click.ClickException):
 
 
 class Stopped(Refused):
-    """Somebody pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
     exit_code = 130  # 128 + SIGINT, as shells count it
 
 
 class Commands(click.Group):
-    """A group whose commands end in a result, a line of help or a line that says what is wrong."""
+    """A group whose commands end with a result, with help, or with one line that says what is wrong."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -47,9 +47,9 @@ class Commands(click.Group):
                     warnings.simplefilter("ignore")
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, SystemExit, BrokenPipeError):
-            raise  # click knows what to do
+            raise  # click handles these
         except KeyboardInterrupt:
-            note = "stopped. No file is half-written; a fit that was entered in a ledger stays charged."
+            note = "stopped. No file is half-written; a fit that was charged to a ledger stays charged."
             raise Stopped(note) from None
         except BaseException as error:  # a panic of polars is no Exception
             if (refusal := _refusal(error)) is None:
@@ -58,7 +58,7 @@ class Commands(click.Group):
 
 
 def _refusal(error: BaseException) -> Refused | None:
-    """What to say of an error; None where the traceback was asked for."""
+    """The refusal that stands for an error; None if the traceback was asked for."""
     if isinstance(error, ValueError | RuntimeError) and type(error).__module__.startswith("understudy."):
         return Refused(str(error))
     if isinstance(error, OSError) and error.strerror:
@@ -68,12 +68,12 @@ def _refusal(error: BaseException) -> Refused | None:
         return Refused("there is not enough memory. Ask for fewer rows at a time.")
     if _is_debugging():
         return None
-    if isinstance(error, ImportError):  # tells of modules, never of rows; ours say what to install
+    if isinstance(error, ImportError):  # names modules, never rows; ours say what to install
         hint = "" if "pip install" in str(error) else ". Run `understudy doctor` to see what is missing."
         return Refused(f"{error}{hint}")
     return Refused(
-        f"unexpected {type(error).__name__}; this is a fault of understudy. Set UNDERSTUDY_DEBUG=1 to see where it "
-        "comes from, and look before you pass that on: it may show private values."
+        f"unexpected {type(error).__name__}: this is a bug in understudy. Set UNDERSTUDY_DEBUG=1 to see the traceback. "
+        "It may show private values, so read it before you share it."
     )
 
 
@@ -82,8 +82,8 @@ def _is_debugging() -> bool:
 
 
 @contextlib.contextmanager
-def arguments() -> Iterator[None]:
-    """Lets the message of any ValueError pass: no row is at hand in here, so it is about an argument."""
+def argument_errors() -> Iterator[None]:
+    """Prints the message of any ValueError: no row is read inside this block, so the error is about an argument."""
     try:
         yield
     except ValueError as error:
@@ -91,16 +91,16 @@ def arguments() -> Iterator[None]:
 
 
 def check_place(path: str, *kept: str | None) -> None:
-    """Refuses a place that cannot be written, before anything is spent on what would go there.
+    """Refuses an output path that cannot be written, before any budget is spent.
 
     Args:
-        kept: Files of the same command that must not be written over.
+        kept: Files of the same command that must not be overwritten.
     """
     import tempfile
 
     target = Path(os.path.realpath(path))
     if any(other is not None and target == Path(os.path.realpath(other)) for other in kept):
-        raise Refused(f"-o {path} is also a file that this command uses. Give it another name.")
+        raise Refused(f"-o {path} is also an input of this command. Give another name.")
     if target.is_dir():
         raise Refused(f"-o {path} is a folder. Give the name of a file.")
     if target.exists() and not target.is_file():
@@ -115,7 +115,7 @@ def check_place(path: str, *kept: str | None) -> None:
 
 
 def check_readable(path: str) -> None:
-    """Refuses a file that is not there, or cannot be opened, in the words of the operating system."""
+    """Refuses a file that is missing or cannot be opened, in the words of the operating system."""
     try:
         with open(path, "rb"):
             pass
@@ -124,7 +124,7 @@ def check_readable(path: str) -> None:
 
 
 def read_schema(path: str) -> "understudy.Schema":
-    """The schema; a table given in its place is refused unread, since errors about a schema quote it."""
+    """The schema. A table given in its place is refused unread, because errors about a schema quote the file."""
     if path.lower().endswith((".csv", ".tsv", ".gz", ".parquet")):
         raise Refused(f"SCHEMA: expected a .toml file, got {path}. Are the table and the schema swapped?")
     return understudy.Schema.read(path)
