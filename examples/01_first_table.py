@@ -1,9 +1,9 @@
-"""A first table: made-up members of a library, a model of them, its receipt, and members who do not exist.
+"""A first table: made-up library members, a model of them, its receipt, and members who do not exist.
 
     python examples/01_first_table.py
 
-The members are drawn by chance here, so it is safe to look at them, and the last lines do. Of a table of yours, only
-what comes out of the model is covered by the promise.
+The members are random, so it is safe to look at them, and the last lines do. For a table of your own, only what comes
+out of the model is covered by the privacy promise.
 """
 
 import numpy as np
@@ -13,16 +13,16 @@ import understudy as us
 
 
 def members(n: int) -> pl.DataFrame:
-    """Made-up members of a library: the older borrow more, and a quarter have not told their age."""
+    """Made-up library members: older ones borrow more, and a quarter have not given their age."""
     draw = np.random.default_rng(1)
     age = np.clip(draw.normal(44, 17, n), 6, 99).round().astype(int)
     loans = draw.poisson(3 + age / 8)
     branch = np.where(draw.random(n) < 0.004 * age + 0.2, "market square", "station")
-    told = draw.random(n) < 0.75
-    return pl.DataFrame({"age": pl.Series(age).set(pl.Series(~told), None), "loans": loans, "branch": branch})
+    given = draw.random(n) < 0.75
+    return pl.DataFrame({"age": pl.Series(age).set(pl.Series(~given), None), "loans": loans, "branch": branch})
 
 
-# What anyone knows of such a table without having seen it. None of these numbers was read off the rows.
+# What anyone knows about such a table without having seen it. None of these numbers was read off the rows.
 SCHEMA = us.Schema(
     name="members",
     columns=(
@@ -38,16 +38,16 @@ def main() -> None:
     model = us.fit(real, SCHEMA, epsilon=1.0, delta=1e-6)
     print(model.receipt)
 
-    synthetic = model.sample(5_000)  # free, as often as you like; the true number of rows is private
+    synthetic = model.sample(5_000)  # sampling costs no budget; pass a number, because the true one is private
     print("\nFive members who do not exist:")
     print(synthetic.head(5))
 
-    print("\nReal members beside synthetic ones (made-up people, so we may look; no budget covers this):")
-    for name, look in LOOKS.items():
-        print(f"  {name:<34}{real.select(look).item():>8.2f}{synthetic.select(look).item():>8.2f}")
+    print("\nReal and synthetic members side by side (made-up people, so we may look; no budget covers this):")
+    for name, statistic in STATISTICS.items():
+        print(f"  {name:<34}{real.select(statistic).item():>8.2f}{synthetic.select(statistic).item():>8.2f}")
 
 
-LOOKS = {
+STATISTICS = {
     "mean number of loans": pl.col("loans").mean(),
     "share of members without an age": pl.col("age").is_null().mean(),
     "share at the market square": (pl.col("branch") == "market square").mean(),

@@ -1,5 +1,8 @@
 """Structure: edges are counted as they should be, in empty graphs too."""
 
+# scikit-learn's stubs want text where it takes a number.
+# pyright: reportArgumentType=false
+
 import itertools
 
 import pytest
@@ -34,7 +37,7 @@ def test_the_true_graph_is_perfect():
     assert (found.precision, found.recall, found.f1, found.skeleton_f1, found.hamming) == (1, 1, 1, 1, 0)
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(deadline=None, derandomize=True, max_examples=50)
 @given(learned=graphs, truth=graphs)
 def test_ratios_are_those_of_scikit_learn_on_the_adjacency_matrix(learned, truth):
     found, y, z = compare(learned, truth), matrix(truth), matrix(learned)

@@ -5,6 +5,7 @@ import math
 import os
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from sklearn.metrics import accuracy_score, f1_score, mean_squared_error, r2_sco
 
 from conftest import MIXED, mixed_table
 from understudy.evaluation.learners import LEARNERS
+from understudy.evaluation.pair import MetricResult
 from understudy.evaluation.usefulness import FEWEST_ROWS, MOST_LABELS, usefulness
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
@@ -23,6 +25,7 @@ from understudy.tables.values import SchemaError
 NUMBERS = Schema(columns=tuple(Column(name=name, kind="continuous") for name in ("a", "b", "y")), target="y")
 CLASSES = Schema(columns=(*NUMBERS.columns[:2], Column(name="y", kind="categorical")), target="y")
 TRUTHS = Schema(columns=(*NUMBERS.columns[:2], Column(name="y", kind="boolean")), target="y")
+FOREST: dict[str, Any] = {**LEARNERS["random forest"].settings}
 every_learner = pytest.mark.parametrize("learner", LEARNERS)
 quickly = pytest.mark.usefixtures("quick_learners")
 FEW_TREES = {
@@ -66,7 +69,12 @@ def classes(n: int, seed: int, labels: str = "xyz") -> pl.DataFrame:
 
 def values(train, test, schema, learner, **options) -> dict[str, float]:
     found = usefulness(train, test, schema, learners=[learner], **options)
-    return {metric: result.value for (metric, _), result in found.items()}
+    return {metric: value_of(result) for (metric, _), result in found.items()}
+
+
+def value_of(result: MetricResult) -> float:
+    assert result.value is not None
+    return result.value
 
 
 # Against scikit-learn ------------------------------------------------------------------------------------------------
@@ -76,7 +84,7 @@ def test_r2_and_rmse_are_those_of_a_forest_that_is_fitted_by_hand():
     train, test = smooth(300, 0), smooth(200, 1)
     got = values(train, test, NUMBERS, "random forest", seed=3)
 
-    forest = RandomForestRegressor(**LEARNERS["random forest"].settings, random_state=3)
+    forest = RandomForestRegressor(**FOREST, random_state=3)
     x, y = train.select("a", "b").to_numpy(), train["y"].to_numpy()
     asked, truth = test.select("a", "b").to_numpy(), test["y"].to_numpy()
     forest.fit((x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std())
@@ -94,7 +102,7 @@ def test_f1_auc_and_accuracy_are_those_of_a_forest_that_is_fitted_by_hand(labels
     train, test = classes(200, 0, labels), classes(200, 1, labels)
     got = values(train, test, CLASSES, "random forest", seed=3)
 
-    forest = RandomForestClassifier(**LEARNERS["random forest"].settings, random_state=3)
+    forest = RandomForestClassifier(**FOREST, random_state=3)
     x, asked, truth = train.select("a", "b").to_numpy(), test.select("a", "b").to_numpy(), test["y"].to_numpy()
     forest.fit((x - x.mean(0)) / x.std(0), train["y"].to_numpy())
     likely = np.asarray(forest.predict_proba((asked - x.mean(0)) / x.std(0)))
@@ -283,7 +291,7 @@ def test_a_part_without_any_target_has_no_value(empty, schema):
     parts = {"train": make(50, 0), "test": make(50, 1)}
     parts[empty] = parts[empty].with_columns(y=pl.lit(None, dtype=parts[empty].schema["y"]))
     found = usefulness(parts["train"], parts["test"], schema, learners=["random forest"]).values()
-    assert all(math.isnan(result.value) and "no rows have a target" in result.how for result in found)
+    assert all(math.isnan(value_of(result)) and "no rows have a target" in result.how for result in found)
 
 
 @quickly
@@ -324,7 +332,7 @@ def test_features_that_do_not_vary_in_the_training_rows_change_nothing(learner):
 def test_without_features_the_mean_is_the_answer():
     schema = Schema(columns=(NUMBERS["y"],), target="y")
     found = usefulness(noise(50, 0).select("y"), noise(50, 1).select("y"), schema, learners=["random forest"])
-    assert -0.2 < found["r2", "random forest"].value <= 0.0
+    assert -0.2 < value_of(found["r2", "random forest"]) <= 0.0
     assert "no feature varies" in found["r2", "random forest"].how
 
 
@@ -353,7 +361,7 @@ def test_rows_beyond_the_limit_of_the_vector_machine_are_left_out_but_no_class_i
     train = classes(400, 0, "xy").with_columns(y=pl.Series(["rare"] + ["common"] * 399))
     test = classes(50, 1, "xy").with_columns(y=pl.Series(["rare"] * 5 + ["common"] * 45))
     found = usefulness(train, test, CLASSES, learners=["svm"]).values()
-    assert all(math.isfinite(result.value) and "at most 40 training rows" in result.how for result in found)
+    assert all(math.isfinite(value_of(result)) and "at most 40 training rows" in result.how for result in found)
 
 
 # What is said, and what is refused -----------------------------------------------------------------------------------

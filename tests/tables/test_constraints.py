@@ -433,7 +433,7 @@ def test_constraints_hold_in_every_kind_of_frame(models, kind):
 
 @pytest.mark.parametrize("method", FAIR)
 @pytest.mark.parametrize("n", [0, 1, 700])
-def test_without_constraints_a_sample_is_what_the_recipe_draws_bit_for_bit(models, method, n):
+def test_without_constraints_a_sample_is_what_the_generator_draws_bit_for_bit(models, method, n):
     model = models[method]
     columns = model.encoder.decode(model.generator.sample(n, key=Key.new(3)))
     assert model.sample(n, 3).equals(table.to_frame(columns, model.schema, model.encoder.labels, model.kind))
