@@ -309,13 +309,12 @@ def test_processes_that_race_to_make_the_file_make_one(ledger):
 
 @pytest.mark.parametrize("moment", [0.0, 0.013, 0.029])
 def test_a_killed_process_leaves_every_fit_it_was_told_of_charged(ledger, moment):
-    process = start(CHARGE_MANY, ledger.path, 100_000)
-    assert process.stdout is not None
-    told = [process.stdout.readline().strip()]
-    time.sleep(moment)
-    process.send_signal(signal.SIGKILL)
-    told += process.stdout.read().split()  # not `communicate`, which loses what `readline` has read ahead
-    process.wait(timeout=20)
+    with start(CHARGE_MANY, ledger.path, 100_000) as process:
+        assert process.stdout is not None
+        told = [process.stdout.readline().strip()]
+        time.sleep(moment)
+        process.send_signal(signal.SIGKILL)
+        told += process.stdout.read().split()  # not `communicate`, which loses what `readline` has read ahead
     try:
         charged = [record["id"] for record in ledger.records()]
     except LedgerError as error:

@@ -1,8 +1,9 @@
-"""The hatch for gradients: stochastic gradient descent under differential privacy.
+"""Stochastic gradient descent under differential privacy: the mechanism for gradients.
 
-The one rule: rows meet a network in here and nowhere else, and what leaves is a clipped sum with noise on it. The hatch
-runs the whole loop itself. The sampling rate, the number of steps and the noise are read off the ledger's
-planned mechanism, and paid before the first row is; so sampler, clipping and account cannot disagree, and nobody can take one step too many.
+The one rule: rows meet a network in here and nowhere else, and what leaves is a clipped sum with noise on it. The
+mechanism runs the whole loop itself. The sampling rate, the number of steps and the noise are those of the ledger's
+planned mechanism, charged before the first row is read; so sampler, clipping and account cannot disagree, and nobody
+can take one step too many.
 
 A step draws every unit with probability q, independently (Poisson sampling), and releases
 
@@ -10,73 +11,56 @@ A step draws every unit with probability q, independently (Poisson sampling), an
 
 where σ is the ledger's noise multiplier times the clipping norm C. A fresh batch is drawn for every release.
 
-The gradient of one row with respect to a dense layer is an outer product a ⊗ δ of the layer's input and of the
-derivative with respect to its output. A network hands over these two factors for each layer and row, never gradients;
-norms, clipping and the sum are made of the same factors here, and no row has a say in what a network makes of another
-(`apart`). So the bound on what one unit can change holds whatever a network hands over, right or wrong.
+A network hands over the factors of each layer and row, never gradients (clipping.py). Its Python function never sees a
+row: it is traced on shapes, before anything is charged, to a program of array operations without side effects
+(row_programs.py), in which no row influences what is made of another (row_independence.py). So the bound on what one
+unit can change holds whatever a network hands over, right or wrong.
 
-Compiled programs are kept on disk, and a program tells the sizes of its arrays. So no array here is as long as the
-table: all have the length of a public capacity. A table that does not fit is trained on all the same, and nothing is
-kept.
+What is promised of floating point: batches and noise are drawn in float64 (batches.py); sums are float32, and clipping
+leaves a margin that covers their rounding. Unlike counts, which get exact discrete noise, noise on gradients does not
+protect against someone who studies the last bits of many releases (Mironov 2012); only parameters that went through
+many more operations are ever shown. docs/privacy.md says more.
 
-What is promised of floating point: batches and noise are drawn in float64 from JAX's counter-based generator, whose
-normals end beyond 8 deviations; sums are float32, and clipping leaves a margin that covers their rounding. Unlike
-counts, which get exact discrete noise, noise on gradients is not safe from someone who studies the last bits of many
-releases (Mironov 2012); only parameters that went through many more operations are ever shown. docs/privacy.md says
-more.
-
-Sources: Abadi et al. (2016), arXiv:1607.00133, for the method; Goodfellow (2015), arXiv:1510.01799, for norms from
-factors; Mironov (2012), "On significance of the least significant bits for differential privacy".
+Sources: Abadi et al. (2016), arXiv:1607.00133, for the method; Mironov (2012), "On significance of the least
+significant bits for differential privacy".
 """
 
-import contextlib
 import dataclasses
 import functools
-import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.core.files import cache_folder
+from understudy.core.compilation import keep_compiled, kept_on_disk
 from understudy.core.randomness import Key
-from understudy.privacy.accounting import PlannedMechanism
+from understudy.core.settings import Number, require
+from understudy.privacy.batches import Draws, PaddedRows, draw_rounds, largest_batch, pad_rows
+from understudy.privacy.clipping import LEAST_USABLE, Layer, Mask, clipped_sums, usable_part
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.row_independence import apart
+from understudy.privacy.plan import PlannedMechanism
+from understudy.privacy.row_programs import RowProgram, apply_row_wise, row_program
 from understudy.privacy.rows import PrivateRows
 
 Array = jax.Array
-MARGIN = 1e-5  # of the clipping norm, for rounding in float32; and for each unit of a batch
-MARGIN_PER_UNIT = 2.0**-22  # as much more: a sum of m terms of norm C has errors of about m C 2^-24
-LEAST_MARGIN = 0.5
-NOTHING = 1e-18  # a factor below it counts as zero: its square would be, and the product would not
-CLIP_NORMS = (1e-6, 1e6)  # beyond them float32 loses the noise, or the sums
-OVERFLOW = 1e-20  # the chance that a batch does not fit into its place; then its last units are left out
-ROUNDS = 16  # in one call of the compiled loop; between two calls the progress is told
-MOST_DRAWN = 2**25  # numbers drawn for one call
-FEW_OCTAVES = 12  # up to so many, room for more rows costs next to nothing
+State = TypeVar("State")
+Prepared = TypeVar("Prepared")
+Tree = TypeVar("Tree")
+
+# Beyond these clipping norms float32 would lose the noise, or the sums.
+CLIP_NORM = Number(least=1e-6, most=1e6)
+# The compiled loop runs this many rounds in one call; between two calls progress is reported.
+ROUNDS = 16
+# At most this many random numbers are drawn for one call, to bound memory.
+MOST_DRAWN = 2**25
 
 
-class Layer(NamedTuple):
-    """A dense layer's part in the gradient of every row, a ⊗ δ; rows are the last axis of both.
-
-    Attributes:
-        inputs: a, (in, rows); of many layers side by side (..., in, rows).
-        deltas: δ, the derivatives by the outputs, (out, rows) or (..., out, rows).
-        seen: Of layers side by side that share their inputs, (in, rows), which of them each one sees: (..., in).
-    """
-
-    inputs: Array
-    deltas: Array
-    seen: np.ndarray | None = None
-
-
-class Loop(Protocol):
+class Loop(Protocol[State, Prepared]):
     """What is trained: frozen and hashable, so that equal loops are compiled once.
 
-    `factors` sees rows, and only its answer is used; what the others see is public.
+    `factors` is traced on shapes and never called with a row; what the others are given is public.
 
     Attributes:
         steps_per_round: Steps between two calls of `finish`; it divides the number of steps.
@@ -85,32 +69,32 @@ class Loop(Protocol):
     @property
     def steps_per_round(self) -> int: ...
 
-    def prepare(self, state: Any, key: Array) -> Any:
+    def prepare(self, state: State, key: Array) -> Prepared:
         """What the steps of a round need beforehand: arrays with one entry for each step."""
         ...
 
-    def factors(self, state: Any, rows: Array) -> Sequence[Layer]:
-        """The factors of every row's gradient; rows are the last axis, (columns, rows)."""
+    def factors(self, state: State, rows: Array) -> Sequence[Layer]:
+        """The factors of every row's gradient; rows are the last axis, (columns, rows). Array operations alone."""
         ...
 
-    def update(self, state: Any, gradient: Sequence[Array], prepared: Any) -> Any:
+    def update(self, state: State, gradient: Sequence[Array], prepared: Prepared) -> State:
         """The state after a step, given the noisy sum of gradients of each layer, (in, out) or (..., in, out)."""
         ...
 
-    def finish(self, state: Any, key: Array) -> Any:
+    def finish(self, state: State, key: Array) -> State:
         """The state at the end of a round."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Job:
-    """One training: whose rows, who pays, and where it starts.
+class Job(Generic[State]):
+    """One training: whose rows, which ledger, and where it starts.
 
     Attributes:
         state: What the loop starts from.
         clip_norm: C, the most that one unit contributes to a sum, in L2 norm.
         capacity: Rows that arrays are made for; public, and best above the number of rows.
-        rate: The sampling rate to draw with, where it is below the one that is paid for. That is at least as private:
+        rate: The sampling rate to draw with, if it is below the one that is charged. That is at least as private:
             (1 - r) N(0, σ²) + r N(1, σ²) is a mixture of N(0, σ²) and of the same with q >= r in the place of r, and
             mixing both of two distributions with a third brings them no farther apart.
     """
@@ -118,39 +102,21 @@ class Job:
     rows: PrivateRows
     ledger: Ledger
     key: Key
-    state: Any
+    state: State
     clip_norm: float
     capacity: int
     rate: float = 1.0
 
 
-def capacity_for(rows: float) -> int:
-    """Room for a number of rows that is public or was bought, and for as many more as it may be wrong by.
-
-    In steps of an eighth of an octave, and of octaves where there are few, so that tables of about the same size share
-    their compiled programs.
-    """
-    octaves = math.log2(1.1 * max(rows, 1.0) + 500)
-    return math.ceil(2 ** (math.ceil(8 * octaves) / 8 if octaves > FEW_OCTAVES else math.ceil(octaves)))
-
-
-@functools.cache
-def keep_compiled() -> None:
-    """Keeps compiled programs in the cache folder, unless JAX was told where: the next process starts faster."""
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
-
-
 def train(
-    loop: Loop,
-    jobs: Sequence[Job],
+    loop: Loop[State, Any],
+    jobs: Sequence[Job[State]],
     columns: Sequence[str],
     *,
     planned: str,
     what: str,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Any]:
+) -> list[State]:
     """Runs a loop on the rows of each job, all at once, and returns their last states.
 
     Args:
@@ -162,55 +128,46 @@ def train(
     Privacy:
         A unit that is drawn adds to the sum of a step a vector of norm at most C, in all layers and over all its rows
         together; one that is not adds nothing. So adding or removing one unit changes the sum by at most C: L2
-        sensitivity C, under Poisson sampling with the planned's rate. With several rows to a unit the norm of g_u is
-        bounded by the sum of its rows' norms, and it is that sum which is clipped. All steps are paid at once, before
-        a row is read.
+        sensitivity C, under Poisson sampling with the planned rate. With several rows to a unit the norm of g_u is
+        bounded by the sum of its rows' norms, and it is that sum which is clipped. All steps are charged at once,
+        before a row is read.
 
     Raises:
-        BudgetExceeded: A ledger cannot pay. Nothing has been read.
+        BudgetExceeded: A ledger does not cover it. Nothing has been read.
+        SideEffects: The network does something other than array operations. Nothing has been charged or read.
     """
     keep_compiled()
-    steps_per_round = loop.steps_per_round
-    entries = [_checked(job, planned, steps_per_round) for job in jobs]
-    capacity = max(job.capacity for job in jobs)
+    entries = [_checked(job, planned, loop.steps_per_round) for job in jobs]
     rates = [min(entry.sampling_rate or 1.0, job.rate) for job, entry in zip(jobs, entries, strict=True)]
-    margin = _margin(capacity, max(rates))
-    size = _noise_size(loop, jobs[0].state, len(columns))
+    capacity = max(job.capacity for job in jobs)
+    usable = _usable_part(capacity, max(rates))
+    places = max(largest_batch(capacity, rate) for rate in rates)
+    network = traced_factors(loop, jobs[0].state, len(columns), places * jobs[0].rows.max_rows_per_unit)
     sigmas = [
         job.ledger.charge(
             planned, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian"
         )
         for job, entry in zip(jobs, entries, strict=True)
     ]
-    boxes = [_open(job.rows, columns, capacity) for job in jobs]
-    most = max(largest_batch(len(box.units), rate) for box, rate in zip(boxes, rates, strict=True))  # not public
-    many = len(jobs) > 1
-    stack = _stacked if many else _only
-    state = jax.device_put(stack([job.state for job in jobs]))
-    rows = jax.device_put(stack([(box.rows, box.units) for box in boxes]))
-    clips = stack([np.float32(job.clip_norm * margin) for job in jobs])
-    rounds = _rounds_at_once(steps_per_round * (size + most * rows[1].shape[-1]) * len(jobs))
-    key = _stacked_keys([_key(job, planned) for job in jobs]) if many else _key(jobs[0], planned)
-    rate, sigma = stack([np.float64(rate) for rate in rates]), stack([np.float64(sigma) for sigma in sigmas])
-    units = stack([np.int64(box.count) for box in boxes])
-    ends = [entry.times // steps_per_round for entry in entries]
-    with _kept_on_disk(all(box.fits for box in boxes)):
-        for first in range(0, max(ends), rounds):
-            numbers = np.arange(first, first + rounds)
-            drawn = draw_rounds(key, numbers, rate, sigma, units, steps=steps_per_round, most=most, size=size)
-            active = stack([numbers < end for end in ends])
-            state = (_run_many if many else _run)(loop, state, rows, clips, active, drawn)
-            jax.block_until_ready(state)
-            if progress is not None:
-                progress(min(first + rounds, max(ends)) * steps_per_round, max(ends) * steps_per_round)
-    state = jax.device_get(state)
-    return [jax.tree.map(lambda leaf, i=i: leaf[i], state) for i in range(len(jobs))] if many else [state]
+    trainings = [
+        _Training(
+            rows=pad_rows(job.rows, columns, capacity),
+            state=job.state,
+            clip_norm=np.float32(job.clip_norm * usable),
+            rate=np.float64(rate),
+            sigma=np.float64(sigma),
+            rounds=entry.times // loop.steps_per_round,
+            key=_key(job, planned),
+        )
+        for job, entry, rate, sigma in zip(jobs, entries, rates, sigmas, strict=True)
+    ]
+    with kept_on_disk(all(training.rows.fits for training in trainings)):
+        return _train_together(loop, network, trainings, progress)
 
 
-def _checked(job: Job, planned: str, steps_per_round: int) -> PlannedMechanism:
+def _checked(job: Job[Any], planned: str, steps_per_round: int) -> PlannedMechanism:
     """The planned steps of a job, if they make sense."""
-    if not (CLIP_NORMS[0] <= job.clip_norm <= CLIP_NORMS[1]):
-        raise ValueError(f"clip_norm: expected a number from 1e-6 to 1e6, got {job.clip_norm!r}.")
+    require("clip_norm", job.clip_norm, CLIP_NORM)
     entry = job.ledger.planned(planned)
     if entry.mechanism != "sampled gaussian" or entry.sampling_rate is None:
         raise ValueError(f'"{planned}": expected a sampled gaussian in the plan, got {entry.mechanism}.')
@@ -225,39 +182,123 @@ def _checked(job: Job, planned: str, steps_per_round: int) -> PlannedMechanism:
     return entry
 
 
-def _margin(capacity: int, rate: float) -> float:
-    """The part of the clipping norm that a unit may fill, so that sums in float32 stay within all of it.
+def _usable_part(capacity: int, rate: float) -> float:
+    """The part of the clipping norm that a unit may fill.
 
-    It follows from the capacity, which is public, with room for twice as many rows, and never from their number: that
-    would let one unit rescale what all others add.
+    It follows from the capacity, which is public, doubled for tables that exceed it, and never from the number of
+    rows: that would let one unit rescale what all others add.
     """
-    margin = 1 - MARGIN - MARGIN_PER_UNIT * largest_batch(2 * capacity, rate)
-    if margin < LEAST_MARGIN:
+    usable = usable_part(largest_batch(2 * capacity, rate))
+    if usable < LEAST_USABLE:
         raise ValueError(
             f"batches of about {rate * capacity:.3g} units: expected at most 1 000 000, which float32 can add up. "
             "Take a smaller batch size."
         )
-    return margin
+    return usable
 
 
-def _key(job: Job, planned: str) -> Array:
-    """Where chance comes from: drawn anew unless a seed was given, so that no two trainings share their noise."""
+def _key(job: Job[Any], planned: str) -> Array:
+    """The source of randomness: drawn anew unless a seed was given, so that no two trainings share their noise."""
     return (Key.new() if job.key.secret else job.key.child("steps").child(planned)).jax()
 
 
-@contextlib.contextmanager
-def _kept_on_disk(public: bool) -> Iterator[None]:
-    """Keeps what is compiled in the cache folder, unless it was made for sizes that are not public."""
-    if public:
-        yield
-        return
-    shortest = "jax_persistent_cache_min_compile_time_secs"
-    before = getattr(jax.config, shortest)
-    jax.config.update(shortest, 1e9)  # nothing takes that long to compile, so nothing is written
-    try:
-        yield
-    finally:
-        jax.config.update(shortest, before)
+# The network --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class FactorProgram:
+    """The `factors` of a loop as a program that is safe to run on rows; compared by identity.
+
+    Attributes:
+        seen: The mask of each layer; fixed when the program was traced, so no row had an influence on it.
+        size: How many numbers a sum of gradients has.
+    """
+
+    program: RowProgram
+    seen: tuple[Mask | None, ...]
+    size: int
+
+    def __call__(self, state: Any, rows: Array) -> list[Layer]:
+        return _layers(apply_row_wise(self.program, state, rows), self.seen)
+
+
+def traced_factors(loop: Loop[State, Any], state: State, columns: int, rows: int) -> FactorProgram:
+    """The factors of a loop as a program for so many rows, the same one for equal loops and shapes.
+
+    Raises:
+        SideEffects: The network does something other than array operations.
+    """
+    leaves, tree = jax.tree.flatten(jax.eval_shape(lambda given: given, state))
+    return _traced_factors(loop, tree, tuple(leaves), columns, rows)
+
+
+@functools.lru_cache(maxsize=256)
+def _traced_factors(
+    loop: Loop[Any, Any], tree: Any, leaves: tuple[jax.ShapeDtypeStruct, ...], columns: int, rows: int
+) -> FactorProgram:
+    state, seen = jax.tree.unflatten(tree, leaves), list[Mask | None]()
+
+    def pairs(state: Any, rows: Array) -> list[Array]:
+        layers = loop.factors(state, rows)
+        seen[:] = [layer.seen.copy() if isinstance(layer.seen, np.ndarray) else layer.seen for layer in layers]
+        return [factor for layer in layers for factor in (layer.inputs, layer.deltas)]
+
+    program = row_program(pairs, state, columns=columns, rows=rows)
+    inside = jax.ShapeDtypeStruct((program.rows_at_once, 1), jnp.bool_)
+    sums = jax.eval_shape(
+        lambda made, inside: clipped_sums(_layers(made, seen), inside, 1.0), program.traced.out_avals, inside
+    )
+    return FactorProgram(program, tuple(seen), sum(layer.size for layer in sums))
+
+
+def _layers(made: Sequence[Array], seen: Sequence[Mask | None]) -> list[Layer]:
+    return [Layer(a, delta, mask) for a, delta, mask in zip(made[::2], made[1::2], seen, strict=True)]
+
+
+# The loop -----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class _Training(Generic[State]):
+    """A job that was charged, with what the compiled loop needs of it."""
+
+    rows: PaddedRows
+    state: State
+    clip_norm: np.float32
+    rate: np.float64
+    sigma: np.float64
+    rounds: int
+    key: Array
+
+
+def _train_together(
+    loop: Loop[State, Any],
+    network: FactorProgram,
+    trainings: Sequence[_Training[State]],
+    progress: Callable[[int, int], None] | None,
+) -> list[State]:
+    """The last state of each training; each makes its own number of rounds."""
+    many, steps = len(trainings) > 1, loop.steps_per_round
+    stack = _stacked if many else _only
+    most = max(largest_batch(len(each.rows.units), float(each.rate)) for each in trainings)  # not public
+    state = jax.device_put(stack([each.state for each in trainings]))
+    rows = jax.device_put(stack([(each.rows.exact, each.rows.units) for each in trainings]))
+    clip_norms = stack([each.clip_norm for each in trainings])
+    rate, sigma = stack([each.rate for each in trainings]), stack([each.sigma for each in trainings])
+    units = stack([np.int64(each.rows.exact_count) for each in trainings])
+    key = _stacked_keys([each.key for each in trainings]) if many else trainings[0].key
+    at_once = _rounds_at_once(steps * (network.size + most * rows[1].shape[-1]) * len(trainings))
+    last = max(each.rounds for each in trainings)
+    for first in range(0, last, at_once):
+        numbers = np.arange(first, first + at_once)
+        drawn = draw_rounds(key, numbers, rate, sigma, units, steps=steps, most=most, size=network.size)
+        active = stack([numbers < each.rounds for each in trainings])
+        state = (_run_many if many else run_rounds)(loop, network, state, rows, clip_norms, active, drawn)
+        jax.block_until_ready(state)
+        if progress is not None:
+            progress(min(first + at_once, last) * steps, last * steps)
+    state = jax.device_get(state)
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], state) for i in range(len(trainings))] if many else [state]
 
 
 def _rounds_at_once(numbers: int) -> int:
@@ -268,143 +309,68 @@ def _rounds_at_once(numbers: int) -> int:
     return rounds
 
 
-def _only(trees: list[Any]) -> Any:
+def _only(trees: Sequence[Tree]) -> Tree:
     return trees[0]
 
 
-def _stacked(trees: list[Any]) -> Any:
+def _stacked(trees: Sequence[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
-def _stacked_keys(keys: list[Array]) -> Array:
+def _stacked_keys(keys: Sequence[Array]) -> Array:
     return jax.random.wrap_key_data(jax.device_put(np.stack([jax.random.key_data(key) for key in keys])))
 
 
-# The box, opened ----------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _Box:
-    """Rows as the loop reads them, in arrays of public lengths.
-
-    Attributes:
-        rows: (capacity + 1, columns); zeros after the rows.
-        units: (capacity, rows of a unit): places in `rows`, the last one where there is no row.
-        count: How many units there are.
-        fits: Whether the capacity was enough.
-    """
-
-    rows: np.ndarray
-    units: np.ndarray
-    count: int
-    fits: bool
-
-
-def _open(rows: PrivateRows, columns: Sequence[str], capacity: int) -> _Box:
-    exact = np.stack([rows._exact[name] for name in columns], axis=1)
-    exact = np.clip(np.nan_to_num(exact, posinf=0.0, neginf=0.0), -1e18, 1e18).astype(np.float32)
-    fits = len(exact) <= capacity
-    places = capacity if fits else len(exact)
-    padded = np.zeros((places + 1, exact.shape[1]), np.float32)
-    padded[: len(exact)] = exact
-    units = _members(rows._exact_units, len(exact), places, rows.max_rows_per_unit)
-    count = len(exact) if rows._exact_units is None else len(np.unique(rows._exact_units))
-    return _Box(rows=padded, units=units, count=count, fits=fits)
-
-
-def _members(whose: np.ndarray | None, count: int, places: int, most: int) -> np.ndarray:
-    """The rows of each unit, (places, most rows of a unit), filled up with `places`, where there is no row."""
-    if whose is None:
-        return np.where(np.arange(places) < count, np.arange(places), places).astype(np.int32)[:, None]
-    units = np.full((places, most), places, dtype=np.int32)
-    order = np.argsort(whose, kind="stable")
-    sizes = np.bincount(whose) if count else np.zeros(0, int)
-    place = np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    units[whose[order], place] = order
-    return units
-
-
-def largest_batch(units: int, rate: float) -> int:
-    """A size that a binomial number of units passes with probability at most `OVERFLOW`, by Bernstein's bound.
-
-    P(X >= m + t) <= exp(-t² / (2 (v + t / 3))) with mean m = nq and variance v = nq(1 - q).
-    """
-    mean, variance, exponent = units * rate, units * rate * (1 - rate), -math.log(OVERFLOW)
-    room = exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance)
-    return max(1, min(units, math.ceil(mean + room)))
-
-
-# The loop -----------------------------------------------------------------------------------------------------------
-
-
-class Draws(NamedTuple):
-    """What chance decides of some rounds: who is drawn into each batch, and the noise on each sum."""
-
-    units: Array  # (rounds, steps, places)
-    drawn: Array  # (rounds, steps, places): which places hold a unit
-    noise: Array  # (rounds, steps, numbers in a sum), with the deviation that was paid for
-    key: Array  # (rounds,): for what the loop itself draws
-
-
-def draw_rounds(
-    key: Array, numbers: np.ndarray, rate: Any, sigma: Any, units: Any, *, steps: int, most: int, size: int
-) -> Draws:
-    """The draws of the rounds of these numbers, in float64 where it matters; for one training, or for as many as keys.
-
-    A training's draws are the same by itself and among others.
-    """
-    with jax.enable_x64(True):
-        return _compiled_draw(key.ndim > 0)(key, numbers, rate, sigma, units, steps, most, size)
-
-
-@functools.cache
-def _compiled_draw(many: bool) -> Callable[..., Draws]:
-    """The program that draws. On a CPU it is compiled in a third of the time if LLVM does not try hard, and as fast."""
-    options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
-    draw = jax.vmap(_draw, in_axes=(0, None, 0, 0, 0, None, None, None)) if many else _draw
-    return jax.jit(draw, static_argnums=(5, 6, 7), compiler_options=options)
-
-
-def _draw(
-    key: Array, numbers: Array, rate: Array, sigma: Array, units: Array, steps: int, most: int, size: int
-) -> Draws:
-    def one(number):
-        for_loop, for_batches, for_noise = jax.random.split(jax.random.fold_in(key, number), 3)
-        batch = functools.partial(poisson_batch, rate=rate, units=units, most=most)
-        places, drawn = jax.vmap(batch)(jax.random.split(for_batches, steps))
-        noise = sigma * jax.random.normal(for_noise, (steps, size), dtype=jnp.float64)
-        return Draws(places, drawn, noise.astype(jnp.float32), for_loop)
-
-    return jax.vmap(one)(numbers)
-
-
-def _rounds(loop: Loop, state: Any, rows: tuple[Array, Array], clip_norm: Array, active: Array, draws: Draws) -> Any:
+def _rounds(
+    loop: Loop[State, Any],
+    network: FactorProgram,
+    state: State,
+    rows: tuple[Array, Array],
+    clip_norm: Array,
+    active: Array,
+    draws: Draws,
+) -> State:
     """Some rounds; those that are not active leave the state as it is."""
 
-    def body(state, inputs):
+    def body(state: State, inputs: tuple[Array, Draws]) -> tuple[State, None]:
         active, draws = inputs
-        return jax.lax.cond(active, lambda: _round(loop, state, rows, clip_norm, draws), lambda: state), None
+        return jax.lax.cond(active, lambda: _round(loop, network, state, rows, clip_norm, draws), lambda: state), None
 
     return jax.lax.scan(body, state, (active, draws))[0]
 
 
-_run = jax.jit(_rounds, static_argnums=0, donate_argnums=1)
+run_rounds = jax.jit(_rounds, static_argnums=(0, 1), donate_argnums=2)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _run_many(loop: Loop, state: Any, rows: Any, clip_norm: Array, active: Array, draws: Draws) -> Any:
-    return jax.vmap(functools.partial(_rounds, loop))(state, rows, clip_norm, active, draws)
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def _run_many(
+    loop: Loop[State, Any],
+    network: FactorProgram,
+    state: State,
+    rows: tuple[Array, Array],
+    clip_norm: Array,
+    active: Array,
+    draws: Draws,
+) -> State:
+    return jax.vmap(functools.partial(_rounds, loop, network))(state, rows, clip_norm, active, draws)
 
 
-def _round(loop: Loop, state: Any, rows: tuple[Array, Array], clip_norm: Array, draws: Draws) -> Any:
+def _round(
+    loop: Loop[State, Any],
+    network: FactorProgram,
+    state: State,
+    rows: tuple[Array, Array],
+    clip_norm: Array,
+    draws: Draws,
+) -> State:
     exact, units = rows
     for_steps, for_end = jax.random.split(draws.key)
     members = units[draws.units]  # (steps, units, rows of a unit)
     inside = draws.drawn[:, :, None] & (members < len(exact) - 1)
 
-    def step(state, inputs):
+    def step(state: State, inputs: tuple[Array, Array, Array, Any]) -> tuple[State, None]:
         members, inside, noise, prepared = inputs
-        exact_sums = clipped_sums(_factors(loop, state, exact[members.ravel()].T), inside, clip_norm)
+        exact_sums = clipped_sums(network(state, exact[members.ravel()].T), inside, clip_norm)
         ends = np.cumsum([layer.size for layer in exact_sums])[:-1].tolist()
         parts = zip(exact_sums, jnp.split(noise, ends), strict=True)
         noisy = [layer + part.reshape(layer.shape) for layer, part in parts]
@@ -413,99 +379,3 @@ def _round(loop: Loop, state: Any, rows: tuple[Array, Array], clip_norm: Array, 
     prepared = loop.prepare(state, for_steps)
     state, _ = jax.lax.scan(step, state, (members, inside, draws.noise, prepared))
     return loop.finish(state, for_end)
-
-
-def _factors(loop: Loop, state: Any, rows: Array) -> list[Layer]:
-    """The factors of every row, each made of that row alone: nothing passes from one to another, or out of here."""
-    seen: list[np.ndarray | None] = []
-
-    def pairs(state, rows):
-        layers = loop.factors(state, rows)
-        seen[:] = [layer.seen for layer in layers]
-        return [factor for layer in layers for factor in (layer.inputs, layer.deltas)]
-
-    made = apart(pairs, state, rows)
-    return [Layer(a, delta, mask) for a, delta, mask in zip(made[::2], made[1::2], seen, strict=True)]
-
-
-def _noise_size(loop: Loop, state: Any, width: int) -> int:
-    """How many numbers a sum of gradients has."""
-    rows, inside = jax.ShapeDtypeStruct((width, 2), jnp.float32), jnp.ones((2, 1), bool)
-    sums = jax.eval_shape(lambda state, rows: clipped_sums(_factors(loop, state, rows), inside, 1.0), state, rows)
-    return sum(layer.size for layer in sums)
-
-
-def poisson_batch(key: Array, rate: Array, units: Array | int, most: int) -> tuple[Array, Array]:
-    """Each of so many units with probability `rate`, independently: their places, and which places hold one.
-
-    The gaps between the units drawn are geometric, P(gap = k) = q (1 - q)^k, so that it takes as long as the batch is
-    large and not as the table is.
-    """
-    uniform = jax.random.uniform(key, (most,), dtype=jnp.float64)
-    gaps = jnp.minimum(jnp.floor(jnp.log(uniform) / jnp.log1p(-rate)), units)
-    places = jnp.cumsum(gaps + 1) - 1
-    drawn = places < units
-    return jnp.where(drawn, places, 0).astype(jnp.int32), drawn
-
-
-def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | float) -> list[Array]:
-    """Σ_u c_u Σ_r a_r ⊗ δ_r for every layer, with c_u = min(1, C / Σ_r |g_r|) and |g_r|² = Σ_l |a_rl|² |δ_rl|².
-
-    A row whose gradient is not finite counts as zero: an error would be a release. For layers side by side, a ⊗ δ is
-    one outer product for each, and |a|² |δ|² the sum over them of theirs.
-
-    Args:
-        inside: (units, rows of a unit): which places hold a row.
-
-    Returns:
-        For each layer (..., in, out).
-    """
-    layers = [_checked_layer(layer) for layer in layers]
-    squares = sum(_squares(layer) for layer in layers)
-    finite = jnp.isfinite(squares) & inside.ravel()
-    norms = jnp.sqrt(jnp.where(finite, squares, 0.0)).reshape(inside.shape)
-    of_unit = jnp.sum(norms, axis=1, keepdims=True)
-    scale = jnp.minimum(1.0, clip_norm / jnp.maximum(of_unit, 1e-30))
-    weights = (jnp.broadcast_to(scale, inside.shape).ravel() * finite).astype(jnp.float32)
-    sums = []
-    for layer in layers:
-        a, delta = (jnp.where(finite, factor, 0.0) for factor in layer[:2])
-        a, delta = (a * weights, delta) if a.size < delta.size else (a, delta * weights)
-        sums.append(_outer_sum(a, delta, layer.seen))
-    return sums
-
-
-def _checked_layer(layer: Layer) -> Layer:
-    """A layer whose factors fit together, in float32, with entries that are zero or have squares that do not vanish."""
-    a, delta, seen = layer
-    axes = a.shape[:-2] if seen is None else np.shape(seen)[:-1]
-    if axes != delta.shape[:-2] or a.shape[-1] != delta.shape[-1]:
-        raise ValueError(f"factors: expected equal axes but for in and out, got {a.shape} and {delta.shape}.")
-    if seen is not None and (type(seen) is not np.ndarray or seen.dtype != bool or seen.shape[-1:] != a.shape[:-1]):
-        raise ValueError("factors, seen: expected a NumPy array of truth values, one for each input.")
-    return Layer(_counted(a), _counted(delta), seen)
-
-
-def _squares(layer: Layer) -> Array:
-    """|a|² |δ|² of every row, summed over layers that are side by side."""
-    a, delta, seen = layer
-    if seen is None:
-        of_inputs = jnp.sum(a**2, axis=-2)
-    else:
-        of_inputs = jnp.matmul(seen.astype(np.float32), a**2, precision=jax.lax.Precision.HIGHEST)
-    products = of_inputs * jnp.sum(delta**2, axis=-2)
-    return jnp.sum(products, axis=tuple(range(products.ndim - 1)))
-
-
-def _outer_sum(a: Array, delta: Array, seen: np.ndarray | None) -> Array:
-    """Σ_r a_r ⊗ δ_r, (..., in, out)."""
-    if seen is None:
-        return jnp.matmul(a, jnp.swapaxes(delta, -1, -2), precision=jax.lax.Precision.HIGHEST)
-    every = jnp.einsum("...or,ir->...io", delta, a, precision=jax.lax.Precision.HIGHEST)
-    return jnp.where(seen[..., None], every, 0.0)
-
-
-def _counted(factor: Array) -> Array:
-    """A factor in float32 whose entries are zero or large enough for their squares not to vanish."""
-    factor = jnp.asarray(factor, jnp.float32)
-    return jnp.where(jnp.abs(factor) < NOTHING, 0.0, factor)

@@ -1,0 +1,126 @@
+"""Clipped sums of per-unit gradients, made of the factors of dense layers.
+
+The one rule: the bound on what one unit can change holds whatever the factors are. Norms, clipping and the sum are
+made of the same factors, in the same precision, and a row whose gradient is not finite counts as zero.
+
+The gradient of one row with respect to a dense layer is an outer product a ⊗ δ of the layer's input and of the
+derivative with respect to its output, so its norm is |a| |δ| and no gradient is ever written out.
+
+Source: Goodfellow (2015), arXiv:1510.01799, for norms from factors.
+"""
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+Array = jax.Array
+Mask = NDArray[np.bool_]
+
+# This part of the clipping norm stays unused, so that rounding in float32 cannot push a sum beyond it.
+MARGIN = 1e-5
+# This part more stays unused for each unit of a batch: a sum of m terms of norm C has errors of about m C 2^-24.
+MARGIN_PER_UNIT = 2.0**-22
+# Batches are refused if less than this part of the clipping norm could be used.
+LEAST_USABLE = 0.5
+# A factor below this counts as zero: its square would underflow to zero while its product with another might not.
+SMALLEST_FACTOR = 1e-18
+
+
+class Layer(NamedTuple):
+    """A dense layer's part in the gradient of every row, a ⊗ δ; rows are the last axis of both.
+
+    Attributes:
+        inputs: a, (in, rows); of many layers side by side (..., in, rows).
+        deltas: δ, the derivatives by the outputs, (out, rows) or (..., out, rows).
+        seen: Of layers side by side that share their inputs, (in, rows), which of them each one sees: (..., in).
+    """
+
+    inputs: Array
+    deltas: Array
+    seen: Mask | None = None
+
+
+def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | float) -> list[Array]:
+    """Σ_u c_u Σ_r a_r ⊗ δ_r for every layer, with c_u = min(1, C / Σ_r |g_r|) and |g_r|² = Σ_l |a_rl|² |δ_rl|².
+
+    For layers side by side, a ⊗ δ is one outer product for each, and |a|² |δ|² the sum over them of theirs.
+
+    Args:
+        inside: (units, rows of a unit): which places hold a row.
+
+    Returns:
+        For each layer (..., in, out).
+
+    Privacy:
+        Releases nothing by itself: the sums are exact. Adding or removing one unit changes them by at most C in L2
+        norm, over all layers together: the norm of a unit's gradient is at most the sum of its rows' norms, and it is
+        that sum which is clipped. A row whose gradient is not finite counts as zero, since an error would be a release.
+    """
+    layers = [_checked(layer) for layer in layers]
+    squares = functools.reduce(operator.add, map(_squares, layers))
+    finite = jnp.isfinite(squares) & inside.ravel()
+    norms = jnp.sqrt(jnp.where(finite, squares, 0.0)).reshape(inside.shape)
+    of_unit = jnp.sum(norms, axis=1, keepdims=True)
+    scale = jnp.minimum(1.0, clip_norm / jnp.maximum(of_unit, 1e-30))
+    weights = (jnp.broadcast_to(scale, inside.shape).ravel() * finite).astype(jnp.float32)
+    sums: list[Array] = []
+    for layer in layers:
+        a, delta = (jnp.where(_along_rows(finite, factor), factor, 0.0) for factor in layer[:2])
+        if a.size < delta.size:
+            a = a * _along_rows(weights, a)
+        else:
+            delta = delta * _along_rows(weights, delta)
+        sums.append(_outer_sum(a, delta, layer.seen))
+    return sums
+
+
+def usable_part(largest_batch: int) -> float:
+    """The part of the clipping norm that a unit may fill, so that sums in float32 stay within all of it."""
+    return 1 - MARGIN - MARGIN_PER_UNIT * largest_batch
+
+
+def _along_rows(of_rows: Array, factor: Array) -> Array:
+    """One number for each row, with as many axes as a factor."""
+    return jnp.expand_dims(of_rows, tuple(range(factor.ndim - 1)))
+
+
+def _checked(layer: Layer) -> Layer:
+    """A layer whose factors fit together, in float32, with entries that are zero or have squares that do not vanish."""
+    a, delta, seen = layer
+    axes = a.shape[:-2] if seen is None else np.shape(seen)[:-1]
+    if axes != delta.shape[:-2] or a.shape[-1] != delta.shape[-1]:
+        raise ValueError(f"factors: expected equal axes but for in and out, got {a.shape} and {delta.shape}.")
+    if seen is not None and (type(seen) is not np.ndarray or seen.dtype != bool or seen.shape[-1:] != a.shape[:-1]):
+        raise ValueError("factors, seen: expected a NumPy array of truth values, one for each input.")
+    return Layer(_without_tiny(a), _without_tiny(delta), seen)
+
+
+def _without_tiny(factor: Array) -> Array:
+    """A factor in float32 whose entries are zero or large enough for their squares not to vanish."""
+    factor = jnp.asarray(factor, jnp.float32)
+    return jnp.where(jnp.abs(factor) < SMALLEST_FACTOR, 0.0, factor)
+
+
+def _squares(layer: Layer) -> Array:
+    """|a|² |δ|² of every row, summed over layers that are side by side."""
+    a, delta, seen = layer
+    if seen is None:
+        of_inputs = jnp.sum(a**2, axis=-2)
+    else:
+        of_inputs = jnp.matmul(seen.astype(np.float32), a**2, precision=jax.lax.Precision.HIGHEST)
+    products = of_inputs * jnp.sum(delta**2, axis=-2)
+    return jnp.sum(products, axis=tuple(range(products.ndim - 1)))
+
+
+def _outer_sum(a: Array, delta: Array, seen: Mask | None) -> Array:
+    """Σ_r a_r ⊗ δ_r, (..., in, out)."""
+    if seen is None:
+        return jnp.matmul(a, jnp.swapaxes(delta, -1, -2), precision=jax.lax.Precision.HIGHEST)
+    every = jnp.einsum("...or,ir->...io", delta, a, precision=jax.lax.Precision.HIGHEST)
+    return jnp.where(seen[..., None], every, 0.0)

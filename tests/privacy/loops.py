@@ -1,0 +1,84 @@
+"""A small loop, its table and its jobs, for the tests of training."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from understudy.core.randomness import Key
+from understudy.privacy import batches, gradients
+from understudy.privacy.clipping import Layer
+from understudy.privacy.gradients import Job, train
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import Budget, PlannedMechanism
+from understudy.privacy.rows import PrivateRows
+
+COLUMNS = ["a", "b", "y"]
+CAPACITY = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression:
+    """Least squares of the last column on the others: one dense layer with a bias. Keeps the sums it was given."""
+
+    steps_per_round: int = 1
+    rate: float = 0.0
+
+    def prepare(self, state, key):
+        return jnp.zeros(self.steps_per_round)
+
+    def factors(self, state, rows):
+        a = jnp.concatenate([rows[:-1], jnp.ones((1, rows.shape[1]), jnp.float32)])
+        return [Layer(a, state["w"].T @ a - rows[-1:])]
+
+    def update(self, state, gradient, prepared):
+        kept = jnp.roll(state["kept"], 1, axis=0).at[0].set(gradient[0])
+        return {"w": state["w"] - self.rate * gradient[0], "kept": kept}
+
+    def finish(self, state, key):
+        return state
+
+
+def table(n=50, seed=0):
+    draw = np.random.default_rng(seed)
+    x = draw.standard_normal((n, 3))
+    return {"a": x[:, 0], "b": x[:, 1], "y": x @ [1.0, -2.0, 0.5] + 3}
+
+
+def start(steps=1, value=0.0):
+    return {"w": jnp.full((3, 1), value, jnp.float32), "kept": jnp.zeros((steps, 3, 1), jnp.float32)}
+
+
+def ledger(steps=1, rate=1.0, noise=None, epsilon=1.0):
+    planned = PlannedMechanism(
+        name="steps", mechanism="sampled gaussian", share=1.0, times=steps, sampling_rate=rate, noise_multiplier=noise
+    )
+    return Ledger(Budget(epsilon=epsilon, delta=1e-5), [planned])
+
+
+def job(columns, *, steps=1, rate=1.0, noise=None, clip=1.0, seed=0, epsilon=1.0, rows=None, capacity=CAPACITY):
+    return Job(
+        rows=rows or PrivateRows(columns, {}, 1),
+        ledger=ledger(steps, rate, noise, epsilon),
+        key=Key.new(seed),
+        state=start(steps),
+        clip_norm=clip,
+        capacity=capacity,
+    )
+
+
+def run(jobs, loop=None, **options):
+    return train(loop or Regression(), jobs, COLUMNS, planned="steps", what="a regression", **options)
+
+
+def exact_run(columns, *, clip, loop=None, state=None):
+    """One step of the mechanism's own loop on everybody and without noise, which no ledger would allow."""
+    loop, state = loop or Regression(), state or start()
+    rows = batches.pad_rows(PrivateRows(columns, {}, 1), COLUMNS, CAPACITY)
+    network = gradients.traced_factors(loop, state, len(COLUMNS), CAPACITY)
+    draws = batches.draw_rounds(
+        jax.random.key(0), np.arange(1), 1.0, 0.0, rows.exact_count, steps=1, most=len(rows.units), size=network.size
+    )
+    exact = (rows.exact, rows.units)
+    return gradients.run_rounds(loop, network, state, exact, jnp.float32(clip), jnp.ones(1, bool), draws)

@@ -1,0 +1,120 @@
+"""Clipped sums: no unit moves them by more than the clipping norm, whatever the factors are."""
+
+import math
+
+import hypothesis
+import hypothesis.extra.numpy as arrays
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from understudy.privacy.clipping import Layer, clipped_sums, usable_part
+
+
+@pytest.fixture(autouse=True)
+def _no_rank_promotion():
+    with jax.numpy_rank_promotion("raise"):
+        yield
+
+
+clipped = jax.jit(clipped_sums)  # few shapes below, so that few programs are compiled
+
+
+def moved_by_a_unit(sums_of, unit, rows_of_a_unit):
+    """How far the sums of six rows move, in L2 norm, when one unit is left out."""
+    inside = np.ones((6 // rows_of_a_unit, rows_of_a_unit), dtype=bool)
+    without = inside.copy()
+    without[unit % len(inside)] = False
+    pairs = zip(sums_of(inside), sums_of(without), strict=True)
+    return math.sqrt(sum(((np.asarray(x, np.float64) - np.asarray(y, np.float64)) ** 2).sum() for x, y in pairs))
+
+
+anything = st.floats(width=32, allow_nan=True, allow_infinity=True)
+
+
+def factors_of(*shapes):
+    return st.tuples(*(arrays.arrays(np.float32, (*shape, 6), elements=anything) for shape in shapes))
+
+
+# The shapes (in, out) of each layer, one after the other.
+networks = factors_of((1,), (3,)) | factors_of((3,), (2,), (1,), (1,), (2,), (3,))
+
+
+@hypothesis.settings(deadline=None, derandomize=True, max_examples=200)
+@hypothesis.example((np.full((1, 6), 1e-19, np.float32), np.full((3, 6), 1.8e19, np.float32)), 1.0, 0, 1)
+@hypothesis.example((np.full((1, 6), 1e-30, np.float32), np.full((3, 6), 1e38, np.float32)), 1.0, 0, 2)
+@hypothesis.example((np.full((1, 6), 65536, np.int32), np.ones((3, 6), np.int32)), 1.0, 0, 1)
+@hypothesis.given(networks, st.floats(0.01, 100.0), st.integers(0, 2), st.sampled_from([1, 2, 3]))
+def test_no_unit_moves_the_sum_by_more_than_the_clipping_norm(factors, clip, unit, rows_of_a_unit):
+    layers = [Layer(a, delta) for a, delta in zip(factors[::2], factors[1::2], strict=True)]
+    moved = moved_by_a_unit(lambda inside: clipped(layers, inside, np.float32(clip)), unit, rows_of_a_unit)
+    assert moved <= clip * (1 + 2e-6 * 6 / rows_of_a_unit)
+
+
+SEEN = np.arange(6).reshape(3, 2) % 3 < 2
+
+
+@jax.jit
+def clipped_side_by_side(a, delta, inside, clip):
+    """Three layers with inputs of their own, a single one, and three that share their inputs."""
+    return clipped_sums([Layer(a, delta), Layer(a[0], delta[0]), Layer(a[0], delta, SEEN)], inside, clip)
+
+
+@hypothesis.settings(deadline=None, derandomize=True, max_examples=100)
+@hypothesis.example((np.full((3, 2, 6), 1e-19, np.float32), np.full((3, 2, 6), 1.8e19, np.float32)), 1.0, 0, 1)
+@hypothesis.example((np.full((3, 2, 6), 5.0, np.float32), np.full((3, 2, 6), 7.0, np.float32)), 1.0, 0, 2)
+@hypothesis.given(factors_of((3, 2), (3, 2)), st.floats(0.01, 100.0), st.integers(0, 2), st.sampled_from([1, 2, 3]))
+def test_no_unit_moves_the_sum_of_layers_side_by_side_by_more(factors, clip, unit, rows_of_a_unit):
+    moved = moved_by_a_unit(
+        lambda inside: clipped_side_by_side(*factors, inside, np.float32(clip)), unit, rows_of_a_unit
+    )
+    assert moved <= clip * (1 + 2e-6 * 6 / rows_of_a_unit)
+
+
+@pytest.mark.parametrize("clip", [0.5, 1e6])
+def test_layers_side_by_side_are_clipped_as_one_gradient(clip):
+    draw = np.random.default_rng(0)
+    a, delta = draw.standard_normal((2, 3, 4, 7)), draw.standard_normal((2, 3, 5, 7))
+    each = np.einsum("xyir,xyor->rxyio", a, delta)
+    norms = np.sqrt((each**2).sum(axis=(1, 2, 3, 4)))
+    expected = np.einsum("r,rxyio->xyio", np.minimum(1, clip / norms), each)
+    [found] = clipped_sums([Layer(jnp.asarray(a), jnp.asarray(delta))], jnp.ones((7, 1), bool), jnp.float32(clip))
+    assert found.shape == (2, 3, 4, 5) and np.allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("clip", [0.5, 1e6])
+def test_shared_inputs_are_as_good_as_each_layer_having_its_own(clip):
+    draw = np.random.default_rng(0)
+    a, delta, seen = draw.standard_normal((4, 7)), draw.standard_normal((3, 5, 7)), draw.random((3, 4)) < 0.6
+    own = jnp.asarray(np.where(seen[:, :, None], a, 0.0))
+    each = [Layer(jnp.asarray(a), jnp.asarray(delta), seen), Layer(own, jnp.asarray(delta))]
+    shared, separate = (clipped_sums([layer], jnp.ones((7, 1), bool), jnp.float32(clip))[0] for layer in each)
+    assert shared.shape == (3, 4, 5) and np.allclose(shared, separate, atol=1e-5)
+    assert (np.asarray(shared)[~seen] == 0).all()
+
+
+@pytest.mark.parametrize("seen", [np.ones((2, 1)), jnp.ones((2, 1), bool), np.ones((2, 2), bool)])
+def test_what_is_seen_must_be_known_beforehand(seen):
+    with pytest.raises(ValueError, match="NumPy array of truth values"):
+        clipped_sums([Layer(jnp.ones((1, 6)), jnp.ones((2, 1, 6)), seen)], jnp.ones((6, 1), bool), jnp.float32(1.0))
+
+
+def test_layers_side_by_side_that_do_not_match_are_refused():
+    with pytest.raises(ValueError, match="equal axes"):
+        clipped_sums([Layer(jnp.ones((2, 1, 6)), jnp.ones((1, 1, 6)))], jnp.ones((6, 1), bool), jnp.float32(1.0))
+
+
+def test_in_a_large_batch_rounding_stays_within_the_margin():
+    draw = np.random.default_rng(0)
+    m = 40_000
+    a, delta = (jnp.asarray(draw.normal(3.0, 0.1, (4, m)), jnp.float32) for _ in range(2))
+    clip = jnp.float32(usable_part(m))
+    inside = np.ones((m, 1), dtype=bool)
+    whole = clipped([Layer(a, delta)], jnp.asarray(inside), clip)[0]
+    for unit in range(20):
+        inside[unit] = False
+        without = clipped([Layer(a, delta)], jnp.asarray(inside), clip)[0]
+        inside[unit] = True
+        assert np.linalg.norm(np.asarray(whole, np.float64) - np.asarray(without, np.float64)) <= 1.0
