@@ -1,4 +1,4 @@
-"""GEM: scores of sensitivity one, marginals that are means over the batch, and rounds that follow the noise."""
+"""GEM: errors of pairs, marginals that are means over the batch, and rounds that follow the noise."""
 
 import itertools
 import subprocess
@@ -18,55 +18,13 @@ from understudy.privacy.accounting import Budget
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import lock
 from understudy.synthesizers.gem.fitted import FittedGEM
-from understudy.synthesizers.gem.method import GEM, POT, Measured, cut_for, errors, first_shares
+from understudy.synthesizers.gem.measured import MeasuredPairs, bins_for, first_shares
+from understudy.synthesizers.gem.method import FILTER, GEM, pair_errors
 from understudy.tables.schema import Column, Schema
 from understudy.tables.table import read
 
 SIZES = (3, 2, 4)
 PAIRS = list(itertools.combinations(range(3), 2))
-ACCENTS = [np.ones((SIZES[a], SIZES[b])) for a, b in PAIRS]
-
-
-def scored(codes, seed, sigma=1.7, accents=None):
-    """The scores of a table of codes against expected counts that depend on the seed alone."""
-    draw = np.random.default_rng(seed)
-    expected = [draw.uniform(0, 6, (SIZES[a], SIZES[b])) for a, b in PAIRS]
-    accents = ACCENTS if accents is None else accents
-    return errors(*codes.T, pairs=PAIRS, expected=expected, accents=accents, sigma=sigma)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_no_row_changes_a_score_by_more_than_one(seed):
-    codes = np.stack([np.random.default_rng(seed).integers(0, size, 12) for size in SIZES], axis=1)
-    before = scored(codes, seed)
-    added = [scored(np.vstack([codes, row]), seed) for row in itertools.product(*map(range, SIZES))]
-    removed = [scored(np.delete(codes, i, axis=0), seed) for i in range(len(codes))]
-    changes = np.abs(np.array(added + removed) - before)
-    assert changes.max() <= 1 + 1e-9
-    assert changes.max() > 1 - 1e-9  # so 1 is not only enough, it is needed
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_no_row_changes_an_accented_score_by_more_than_the_largest_accent(seed):
-    draw = np.random.default_rng(seed)
-    accents = [draw.uniform(0, 16, each.shape) for each in ACCENTS]
-    codes = np.stack([draw.integers(0, size, 12) for size in SIZES], axis=1)
-    before = scored(codes, seed, accents=accents)
-    added = [scored(np.vstack([codes, row]), seed, accents=accents) for row in itertools.product(*map(range, SIZES))]
-    removed = [scored(np.delete(codes, i, axis=0), seed, accents=accents) for i in range(len(codes))]
-    changes = np.abs(np.array(added + removed) - before)
-    assert (changes <= np.array([each.max() for each in accents]) + 1e-9).all()
-
-
-def test_scores_are_errors_less_what_noise_would_leave():
-    codes = np.array([[0, 1, 3], [2, 1, 3], [2, 0, 0]])
-    expected = [np.full((SIZES[a], SIZES[b]), 0.5) for a, b in PAIRS]
-    accents = [np.full((SIZES[a], SIZES[b]), 3.0) for a, b in PAIRS]
-    found = errors(*codes.T, pairs=PAIRS, expected=expected, accents=accents, sigma=2.0)
-    for score, (a, b), counts in zip(found, PAIRS, expected, strict=True):
-        exact = np.zeros_like(counts)
-        np.add.at(exact, (codes[:, a], codes[:, b]), 1)
-        assert score == pytest.approx(3 * (np.abs(exact - counts).sum() - 2.0 * np.sqrt(2 / np.pi) * counts.size))
 
 
 # The generator ------------------------------------------------------------------------------------------------------
@@ -84,7 +42,7 @@ def test_the_loss_is_the_sum_over_cells():
     from understudy.synthesizers.gem import generator
 
     state, whose = started()
-    q = np.asarray(generator.products(state["params"], state["noise"], whose))  # pyright: ignore[reportArgumentType]
+    q = np.asarray(generator.products(state.params, state.noise, whose))
     starts = np.cumsum([0, *SIZES])
     columns = [q[:, a:b] for a, b in itertools.pairwise(starts)]
     for column in columns:
@@ -105,7 +63,7 @@ def test_the_loss_is_the_sum_over_cells():
         for i, j in itertools.product(range(SIZES[a]), range(SIZES[b])):
             joint = np.mean([columns[a][k, i] * columns[b][k, j] for k in range(7)])
             by_hand += 0.3 * (joint - measured["pairs"][block][i, j]) ** 2
-    assert float(generator.loss(state["params"], state["noise"], measured)) == pytest.approx(by_hand, rel=1e-4)
+    assert float(generator.loss(state.params, state.noise, measured)) == pytest.approx(by_hand, rel=1e-4)
 
 
 def test_it_learns_the_pairs_it_is_given():
@@ -123,21 +81,21 @@ def test_it_learns_the_pairs_it_is_given():
     assert np.abs((q.T @ q / len(q))[block] - truth).max() < 0.02
 
 
-# What was bought ----------------------------------------------------------------------------------------------------
+# What was measured --------------------------------------------------------------------------------------------------
 
 
-def bought(schema, frame, epsilon=1.0, method=None):
-    """A ledger, the encoder bought from it, and the locked rows."""
+def encoded(schema, frame, epsilon=1.0, method=None):
+    """A ledger, the encoder that was charged to it, and the locked rows."""
     budget, method = Budget(epsilon=epsilon, delta=1e-6), method or GEM(**QUICK["gem"])
     ledger = Ledger(budget, pipeline.planned_mechanisms(schema, method, budget))
-    guest = read(frame, schema)
-    rows = lock(guest.columns, guest.labels, key=Key.new(0))
+    table = read(frame, schema)
+    rows = lock(table.columns, table.labels, key=Key.new(0))
     return ledger, encoding.fit_encoder(rows, schema, ledger=ledger, key=Key.new(0)), rows
 
 
-def test_counts_bought_twice_are_averaged_by_their_precision(mixed):
-    ledger, encoder, _ = bought(MIXED, mixed)
-    measured = Measured(encoder, encoding.make_bins(encoder, 3), ledger=ledger, most_rows=1)
+def test_counts_measured_twice_are_averaged_by_their_precision(mixed):
+    ledger, encoder, _ = encoded(MIXED, mixed)
+    measured = MeasuredPairs(encoder, encoding.make_bins(encoder, 3), ledger=ledger, max_rows_per_unit=1)
     shape = (measured.sizes[0], measured.sizes[2])
     measured.add((0, 2), np.full(shape, 30.0), 3.0)
     measured.add((0, 2), np.full(shape, 60.0), 6.0)
@@ -146,16 +104,30 @@ def test_counts_bought_twice_are_averaged_by_their_precision(mixed):
     assert np.count_nonzero(measured.pair_precision) == shape[0] * shape[1]
 
 
+def test_errors_of_pairs_are_what_the_generator_misses_beyond_noise(mixed):
+    ledger, encoder, _ = encoded(MIXED, mixed)
+    measured = MeasuredPairs(encoder, encoding.make_bins(encoder, 3), ledger=ledger, max_rows_per_unit=1)
+    draw = np.random.default_rng(0)
+    mixture = np.concatenate([draw.dirichlet(np.ones(size), 5) for size in measured.sizes], axis=1)
+    weights = [draw.uniform(0, 16, (measured.sizes[a], measured.sizes[b])) for a, b in measured.pairs]
+    errors = pair_errors(measured, mixture, weights, 2.0)
+    for error, (a, b), each in zip(errors, measured.pairs, weights, strict=True):
+        assert error.columns == (measured.names[a], measured.names[b]) and error.weights is each
+        joint = np.mean([np.outer(row[measured.at[a]], row[measured.at[b]]) for row in mixture], axis=0)
+        assert error.estimate == pytest.approx(joint * measured.rows)
+        assert error.penalty == pytest.approx(2.0 * np.sqrt(2 / np.pi) * each.sum()) and error.factor == 1.0
+
+
 @pytest.mark.parametrize("columns", [1, 2, 7])
-def test_all_that_is_planned_is_bought(columns, mixed):
+def test_all_that_is_planned_is_charged(columns, mixed):
     schema = Schema(columns=MIXED.columns[:columns])
-    ledger, encoder, rows = bought(schema, mixed.select(schema.names))
+    ledger, encoder, rows = encoded(schema, mixed.select(schema.names))
     GEM(**QUICK["gem"]).fit(rows, encoder, ledger=ledger, key=Key.new(1))
-    assert ledger.left(POT) == 0
-    assert sum(item.share for item in GEM().plan(schema)) == pytest.approx(1 - GEM().encoding_share)
+    assert ledger.left(FILTER) == 0
+    assert sum(planned.share for planned in GEM().plan(schema)) == pytest.approx(1 - GEM().encoding_share)
 
 
-def test_cells_follow_repeated_values_and_common_categories():
+def test_bins_follow_repeated_values_and_common_categories():
     draw = np.random.default_rng(0)
     zero = np.where(draw.random(5000) < 0.04, 0.0, draw.uniform(1, 2, 5000))
     names = draw.choice(["a", "b", "c", "d", "e"], 5000, p=[0.5, 0.01, 0.005, 0.005, 0.48])
@@ -165,20 +137,20 @@ def test_cells_follow_repeated_values_and_common_categories():
             Column(name="names", kind="categorical", values=("a", "b", "c", "d", "e")),
         )
     )
-    _, encoder, _ = bought(schema, pl.DataFrame({"zero": zero, "names": names}), epsilon=1e4)
-    fine, coarse = (cut_for(encoder, 6, most=8, least=least) for least in (0.008, 0.1))
+    _, encoder, _ = encoded(schema, pl.DataFrame({"zero": zero, "names": names}), epsilon=1e4)
+    fine, coarse = (bins_for(encoder, 6, most=8, least=least) for least in (0.008, 0.1))
     assert fine["zero"].edges[1] == pytest.approx(0.04, abs=0.01)
     assert coarse["zero"].edges[1] == pytest.approx(0.04, abs=0.01)  # far from all others, so not by its share
-    assert (fine["names"].size, coarse["names"].size) == (4, 3)  # c and d are one cell; then b, c and d are
-    for cut in (fine, coarse):
-        for shares in first_shares(encoder, cut):
+    assert (fine["names"].size, coarse["names"].size) == (4, 3)  # c and d are one bin; then b, c and d are
+    for bins in (fine, coarse):
+        for shares in first_shares(encoder, bins):
             assert shares.sum() == pytest.approx(1.0)
 
 
-# How many rounds and cells ------------------------------------------------------------------------------------------
+# How many rounds and bins ----------------------------------------------------------------------------------------
 
 
-def test_more_signal_never_means_fewer_rounds_or_far_fewer_cells():
+def test_more_signal_never_means_fewer_rounds_or_far_fewer_bins():
     for columns in (2, 9, 20, 100, 400):
         layouts = [GEM().layout(columns, signal) for signal in np.geomspace(0.01, 1e9, 60)]
         rounds = [r for r, _ in layouts]
@@ -204,16 +176,16 @@ def test_settings_that_make_no_sense_are_refused(wrong):
         GEM(**wrong)
 
 
-# The recipe ---------------------------------------------------------------------------------------------------------
+# The fitted generator -----------------------------------------------------------------------------------------------
 
 
 def test_rows_follow_the_shares_of_their_component():
-    cut = {"x": Bins(np.array([0.0, 0.2, 0.5, 1.0]), False), "y": Bins(np.array([0.0, 0.5, 1.0]), True)}
+    bins = {"x": Bins(np.array([0.0, 0.2, 0.5, 1.0]), False), "y": Bins(np.array([0.0, 0.5, 1.0]), True)}
     shares = {
         "x": np.array([[0.0, 1.0, 0.0], [0.7, 0.0, 0.3]]),
         "y": np.array([[0.1, 0.2, 0.7], [1.0, 0.0, 0.0]]),
     }
-    levels = FittedGEM(cut, shares).sample(40_000, key=Key.new(0))
+    levels = FittedGEM(bins, shares).sample(40_000, key=Key.new(0))
     first = (levels["x"] >= 0.2) & (levels["x"] < 0.5)
     assert first.mean() == pytest.approx(0.5, abs=0.01)
     assert np.isnan(levels["y"][first]).mean() == pytest.approx(0.7, abs=0.015)
@@ -221,15 +193,15 @@ def test_rows_follow_the_shares_of_their_component():
     assert (levels["x"][~first] < 0.2).mean() == pytest.approx(0.7, abs=0.015)
 
 
-def test_a_recipe_comes_back_from_its_arrays(mixed):
-    recipe = understudy.fit(mixed_table(300), MIXED, GEM(**QUICK["gem"]), epsilon=1.0, seed=0).generator
-    again = FittedGEM.from_arrays(recipe.arrays())
-    one, two = (r.sample(50, key=Key.new(1)) for r in (recipe, again))
+def test_a_generator_comes_back_from_its_arrays():
+    fitted = understudy.fit(mixed_table(300), MIXED, GEM(**QUICK["gem"]), epsilon=1.0, seed=0).generator
+    again = FittedGEM.from_arrays(fitted.arrays())
+    one, two = (r.sample(50, key=Key.new(1)) for r in (fitted, again))
     assert all(np.array_equal(one[name], two[name], equal_nan=True) for name in MIXED.names)
 
 
-def test_the_workshop_opens_without_jax():
-    script = "import sys; from understudy.synthesizers.gem import method, recipe; print('jax' in sys.modules)"
+def test_the_method_is_imported_without_jax():
+    script = "import sys; from understudy.synthesizers.gem import fitted, method; print('jax' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"
 

@@ -1,4 +1,4 @@
-"""DP-MERF: the embedding is bounded and seen alike by rows and fakes, and the generator comes to what was bought."""
+"""DP-MERF: rows and fakes are embedded alike, and the generator comes to the means that were released."""
 
 import itertools
 
@@ -9,95 +9,57 @@ import pytest
 import understudy
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder
-from understudy.synthesizers.merf.embedding import MOST_PAIRS, Block, draw_embedding
-from understudy.synthesizers.merf.fitted import KNOTS, FittedMERF, calibrate, outputs, states_of, with_layers
-from understudy.synthesizers.merf.generator import Loss, fit, initial, through, times
+from understudy.privacy.embedding import EmbeddedColumn
+from understudy.synthesizers.merf.embedding import draw_embedding, independent_features
+from understudy.synthesizers.merf.fitted import KNOTS, FittedMERF, calibrate, draw_categories, outputs, with_layers
+from understudy.synthesizers.merf.generator import fit, initial, through
+from understudy.synthesizers.merf.loss import Loss, times
 from understudy.synthesizers.merf.method import MERF, shrunk
 from understudy.tables.schema import Column, Schema
 
-BLOCKS = (
-    Block("number", True),
-    Block("perhaps", True, (0.7, 0.3)),
-    Block("colour", False, (0.5, 0.3, 0.2), (-0.8, 0.3, 1.2)),
-    Block("other number", True),
-    Block("always", False, (1.0,), (0.0,)),
+COLUMNS = (
+    EmbeddedColumn("number", True),
+    EmbeddedColumn("perhaps", True, (0.7, 0.3)),
+    EmbeddedColumn("colour", False, (0.5, 0.3, 0.2), (-0.8, 0.3, 1.2)),
+    EmbeddedColumn("other number", True),
+    EmbeddedColumn("always", False, (1.0,), (0.0,)),
 )
 
 
-def embedding(blocks=BLOCKS, count=60, touching=(2, 3), moments=0.5, clip=3.0, seed=0):
+def embedding(columns=COLUMNS, count=60, touching=(2, 3), moments=0.5, clip=3.0, seed=0):
     draw = np.random.default_rng(seed)
-    return draw_embedding(blocks, count, touching=touching, scales=(2.0, 0.5), moments=moments, clip=clip, draw=draw)
+    return draw_embedding(columns, count, touching=touching, scales=(2.0, 0.5), moments=moments, clip=clip, draw=draw)
 
 
-def signal_table(n, blocks=BLOCKS, seed=0, spread=1.0):
-    """Rows of signals, each column by itself, as the encoder would make them."""
+def feature_table(n, columns=COLUMNS, seed=0, spread=1.0):
+    """Rows of features, each column by itself, as the encoder would make them."""
     draw = np.random.default_rng(seed)
     parts = []
-    for block in blocks:
-        states = np.eye(max(block.states, 1))[draw.choice(max(block.states, 1), n, p=block.shares or (1.0,))]
-        if block.number:
+    for column in columns:
+        indicators = np.eye(max(column.categories, 1))[
+            draw.choice(max(column.categories, 1), n, p=column.shares or (1.0,))
+        ]
+        if column.number:
             score = draw.standard_normal((n, 1)) * spread
-            parts.append(np.where(states[:, :1] == 1, score, 0.0))
-        if block.states:
-            parts.append(states)
+            parts.append(np.where(indicators[:, :1] == 1, score, 0.0))
+        if column.categories:
+            parts.append(indicators)
     return np.concatenate(parts, axis=1)
 
 
 # The embedding.
 
 
-@pytest.mark.parametrize("moments", [0.0, 0.5, 0.99])
-@pytest.mark.parametrize("spread", [1e-9, 1.0, 30.0, 1e8])
-def test_no_row_has_an_embedding_longer_than_one(moments, spread):
-    features = embedding(moments=moments).rows(signal_table(500, spread=spread))
-    assert np.linalg.norm(features, axis=1).max() <= 1 + 1e-9
-
-
-def test_the_bound_is_nearly_reached_so_it_is_not_loose_either():
-    blocks = tuple(Block(f"x{i}", True) for i in range(12))
-    features = embedding(blocks, clip=12.0).rows(np.full((1, 12), 5.0))
-    assert np.linalg.norm(features) > 0.95
-
-
-def test_a_row_s_features_do_not_depend_on_other_rows():
-    made, rows = embedding(), signal_table(300)
-    alone = np.concatenate([made.rows(row[None]) for row in rows])
-    np.testing.assert_allclose(made.rows(rows), alone, rtol=0, atol=1e-15)
-
-
-def test_products_of_fourier_features_are_means_of_cosines_of_what_differs():
-    made, rows = embedding(moments=0.0), signal_table(2)
-    angles = np.zeros((2, 60))
-    for row, k in itertools.product(range(2), range(60)):
-        start = 0
-        for c, block in enumerate(BLOCKS):
-            if c in made.touched[k]:
-                angles[row, k] += rows[row, start] * made.frequencies[k, c] if block.number else 0.0
-                for state in range(block.states):
-                    angles[row, k] += rows[row, start + block.number + state] * made.phases[c][k, state]
-            start += block.width
-    one, two = made.rows(rows)
-    assert one @ two == pytest.approx(np.cos(angles[0] - angles[1]).mean())
-
-
 def test_every_set_of_columns_is_touched_equally_often_but_for_one():
-    made = embedding(tuple(Block(f"x{i}", True) for i in range(7)), count=100, touching=(2,))
+    made = embedding(tuple(EmbeddedColumn(f"x{i}", True) for i in range(7)), count=100, touching=(2,))
     _, often = np.unique(made.touched, axis=0, return_counts=True)
     assert len(often) == 21 and often.max() - often.min() <= 1
 
 
-@pytest.mark.parametrize("columns", [1, 2, 60, 200, 450])
-def test_any_number_of_columns_is_embedded(columns):
-    blocks = tuple(Block(f"x{i}", True) for i in range(columns))
-    features = embedding(blocks, count=30).rows(signal_table(3, blocks))
-    assert features.shape == (3, 60 + min(columns * (columns - 1) // 2, MOST_PAIRS))
-    assert np.linalg.norm(features, axis=1).max() <= 1 + 1e-9
-
-
 def test_independent_columns_have_the_expected_features():
     made = embedding()
-    mean = made.rows(signal_table(40_000)).mean(axis=0)
-    expected = made.weights[0] * made.independent()
+    mean = made.embed(feature_table(40_000)).mean(axis=0)
+    expected = made.weights[0] * independent_features(made)
     np.testing.assert_allclose(mean[:60], expected.real, atol=6 * made.weights[0] / np.sqrt(40_000))
     np.testing.assert_allclose(mean[60:120], expected.imag, atol=6 * made.weights[0] / np.sqrt(40_000))
 
@@ -114,48 +76,48 @@ def fake_mean(made_rows, made):
     return loss_of(made).means(made_rows)
 
 
-def test_fakes_with_certain_states_are_embedded_as_rows_are():
-    rows, made = signal_table(200), embedding()
+def test_fakes_with_certain_categories_are_embedded_as_rows_are():
+    rows, made = feature_table(200), embedding()
     logits, start = rows.copy(), 0
-    for block in BLOCKS:
-        logits[:, start + block.number : start + block.width] *= 60.0
-        start += block.width
-    np.testing.assert_allclose(fake_mean(logits, made), made.rows(rows).mean(axis=0), atol=1e-9)
+    for column in COLUMNS:
+        logits[:, start + column.number : start + column.width] *= 60.0
+        start += column.width
+    np.testing.assert_allclose(fake_mean(logits, made), made.embed(rows).mean(axis=0), atol=1e-9)
 
 
-def test_fakes_with_uncertain_states_are_embedded_as_the_mean_over_all_their_states():
+def test_fakes_with_uncertain_categories_are_embedded_as_the_mean_over_all_of_them():
     made = embedding(moments=0.0)
-    y = np.random.default_rng(3).standard_normal((1, sum(block.width for block in BLOCKS)))
+    y = np.random.default_rng(3).standard_normal((1, sum(column.width for column in COLUMNS)))
     p1 = np.exp(y[0, 2:4]) / np.exp(y[0, 2:4]).sum()
     p2 = np.exp(y[0, 4:7]) / np.exp(y[0, 4:7]).sum()
     mean = 0.0
     for a, b in itertools.product(range(2), range(3)):
         row = np.concatenate([y[0, :1], [y[0, 1] * (a == 0)], np.eye(2)[a], np.eye(3)[b], y[0, 7:8], [1.0]])
-        mean += p1[a] * p2[b] * made.rows(row[None])[0]
+        mean += p1[a] * p2[b] * made.embed(row[None])[0]
     np.testing.assert_allclose(fake_mean(y, made), mean, atol=1e-12)
 
 
-NUMBERS = tuple(Block(f"x{i}", True) for i in range(4))
+NUMBERS = tuple(EmbeddedColumn(f"x{i}", True) for i in range(4))
 
 
-@pytest.mark.parametrize("blocks", [BLOCKS, NUMBERS, BLOCKS[:1], BLOCKS[2:3]])
-def test_slopes_are_those_of_finite_differences(blocks):
-    made = embedding(blocks, count=110, touching=(1, 2, 3), clip=2.0)
+@pytest.mark.parametrize("columns", [COLUMNS, NUMBERS, COLUMNS[:1], COLUMNS[2:3]])
+def test_gradients_are_those_of_finite_differences(columns):
+    made = embedding(columns, count=110, touching=(1, 2, 3), clip=2.0)
     draw = np.random.default_rng(1)
     loss = loss_of(made, 0.05 * draw.standard_normal(220 + len(made.pairs[0])))
-    y = draw.standard_normal((6, sum(block.width for block in blocks)))
-    slope, h = loss(y)[1], 1e-5
+    y = draw.standard_normal((6, sum(column.width for column in columns)))
+    gradient, h = loss(y)[1], 1e-5
     for place in np.ndindex(y.shape):
         step = np.zeros_like(y)
         step[place] = h
-        assert slope[place] == pytest.approx((loss(y + step)[0] - loss(y - step)[0]) / (2 * h), abs=1e-6)
+        assert gradient[place] == pytest.approx((loss(y + step)[0] - loss(y - step)[0]) / (2 * h), abs=1e-6)
 
 
-@pytest.mark.parametrize("blocks", [BLOCKS, NUMBERS])
-def test_the_loss_is_the_product_of_the_gaps_of_two_halves(blocks):
-    made, draw = embedding(blocks, moments=0.3), np.random.default_rng(2)
+@pytest.mark.parametrize("columns", [COLUMNS, NUMBERS])
+def test_the_loss_is_the_product_of_the_gaps_of_two_halves(columns):
+    made, draw = embedding(columns, moments=0.3), np.random.default_rng(2)
     target = 0.05 * draw.standard_normal(120 + len(made.pairs[0]))
-    loss, y = loss_of(made, target), draw.standard_normal((10, sum(block.width for block in blocks)))
+    loss, y = loss_of(made, target), draw.standard_normal((10, sum(column.width for column in columns)))
     loss.margins = 0.0
     one, two = (loss.means(part) - target for part in (y[:5], y[5:]))
     weights = np.where(np.arange(len(target)) < 120, 10.0, 1.0) * len(made.pairs[0])
@@ -164,18 +126,18 @@ def test_the_loss_is_the_product_of_the_gaps_of_two_halves(blocks):
 
 def test_waves_by_turns_stand_for_all():
     made, draw = embedding(count=200), np.random.default_rng(4)
-    loss, y = loss_of(made), draw.standard_normal((8, sum(block.width for block in BLOCKS)))
+    loss, y = loss_of(made), draw.standard_normal((8, sum(column.width for column in COLUMNS)))
     assert len(loss.waves) > 2
     alone = [loss(y, [i])[1] for i in range(len(loss.waves))]
     np.testing.assert_allclose(np.mean(alone, axis=0), loss(y)[1], atol=1e-12)
 
 
-def test_slopes_go_back_through_the_layers():
-    draw, blocks = np.random.default_rng(5), NUMBERS[:2]
-    params = {name: draw.standard_normal(v.shape) for name, v in initial(blocks, (3, 4), 2, draw).items()}
+def test_gradients_go_back_through_the_layers():
+    draw, columns = np.random.default_rng(5), NUMBERS[:2]
+    params = {name: draw.standard_normal(v.shape) for name, v in initial(columns, (3, 4), 2, draw).items()}
     z, back = draw.standard_normal((2, 3, 2)), draw.standard_normal((2, 3, 2))
-    slopes = through(params, with_layers(params, z)[1], back)
-    assert slopes.keys() == params.keys()
+    gradients = through(params, with_layers(params, z)[1], back)
+    assert gradients.keys() == params.keys()
     for name, value in params.items():
         for place in np.ndindex(value.shape):
             ends = []
@@ -183,7 +145,7 @@ def test_slopes_go_back_through_the_layers():
                 moved = value.copy()
                 moved[place] += h
                 ends.append((outputs({**params, name: moved}, z) * back).sum())
-            assert slopes[name][place] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-6)
+            assert gradients[name][place] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("columns", [1, 7, 400])
@@ -195,31 +157,31 @@ def test_products_in_pieces_are_products(columns):
 
 def test_the_generator_starts_with_independent_columns_at_their_shares():
     made = embedding()
-    params = initial(BLOCKS, (8,), len(BLOCKS), np.random.default_rng(0))
-    y = outputs(params, np.random.default_rng(1).standard_normal((20_000, len(BLOCKS))).astype(np.float32))
-    expected = made.weights[0] * made.independent()
+    params = initial(COLUMNS, (8,), len(COLUMNS), np.random.default_rng(0))
+    y = outputs(params, np.random.default_rng(1).standard_normal((20_000, len(COLUMNS))).astype(np.float32))
+    expected = made.weights[0] * independent_features(made)
     np.testing.assert_allclose(fake_mean(y, made)[:60], expected.real, atol=6 * made.weights[0] / np.sqrt(20_000))
 
 
 def test_the_generator_comes_to_the_correlations_it_is_shown():
-    blocks = tuple(Block(f"x{i}", True) for i in range(3))
+    columns = tuple(EmbeddedColumn(f"x{i}", True) for i in range(3))
     truth = np.array([[1, 0.8, 0], [0.8, 1, -0.5], [0, -0.5, 1]])
     rows = np.random.default_rng(0).multivariate_normal(np.zeros(3), truth, 20_000)
-    made = embedding(blocks, count=100, clip=4.0)
-    start = initial(blocks, (16,), 3, np.random.default_rng(0))
+    made = embedding(columns, count=100, clip=4.0)
+    start = initial(columns, (16,), 3, np.random.default_rng(0))
     settings = {"steps": 300, "rate": 0.01, "fakes": 300, "part": 0.5, "emphasis": 1.0, "margins": 3.0}
     settings["draw"] = np.random.default_rng(2)
-    params = fit(start, made, made.rows(rows).mean(axis=0), **settings)
+    params = fit(start, made, made.embed(rows).mean(axis=0), **settings)
     y = outputs(params, np.random.default_rng(1).standard_normal((20_000, 3)).astype(np.float32))
     np.testing.assert_allclose(np.corrcoef(y.T), truth, atol=0.06)
 
 
-# What is bought, and shrunk.
+# What is released, and shrunk.
 
 
 def test_noise_alone_is_taken_for_independence_and_exact_means_are_kept():
-    made = embedding(tuple(Block(f"x{i}", True) for i in range(3)), count=300, touching=(2,))
-    independent = made.weights[0] * made.independent()
+    made = embedding(tuple(EmbeddedColumn(f"x{i}", True) for i in range(3)), count=300, touching=(2,))
+    independent = made.weights[0] * independent_features(made)
     reference = np.concatenate([independent.real, independent.imag, np.zeros(3)])
     noise = 0.01 * np.random.default_rng(0).standard_normal(603)
     left = shrunk(reference + noise, made, 0.01)[:600] - reference[:600]
@@ -228,17 +190,17 @@ def test_noise_alone_is_taken_for_independence_and_exact_means_are_kept():
     np.testing.assert_allclose(shrunk(reference + noise, made, 0.0), reference + noise)
 
 
-# The recipe.
+# The fitted generator.
 
 
-def test_states_are_drawn_with_their_probabilities():
+def test_categories_are_drawn_with_their_probabilities():
     p = np.array([0.2, 0.5, 0.3])
-    drawn = states_of(np.log(np.tile(p, (60_000, 1))), np.random.default_rng(0).random(60_000))
+    drawn = draw_categories(np.log(np.tile(p, (60_000, 1))), np.random.default_rng(0).random(60_000))
     np.testing.assert_allclose(np.bincount(drawn) / 60_000, p, atol=0.01)
 
 
 def test_levels_are_uniform_whatever_the_generator_makes():
-    blocks = (Block("x", True),)
+    columns = (EmbeddedColumn("x", True),)
     params = {
         "straight": np.array([[3.0]]),
         "bias": np.array([5.0]),
@@ -246,9 +208,9 @@ def test_levels_are_uniform_whatever_the_generator_makes():
         "shift 0": np.ones(4),
     }
     params |= {"weight 1": np.ones((4, 1))}
-    knots = calibrate(params, blocks, Key.new(0))
-    recipe = FittedMERF(blocks=blocks, edges=(np.zeros(0),), params=params, knots=knots)
-    levels = recipe.sample(50_000, key=Key.new(1))["x"]
+    knots = calibrate(params, columns, Key.new(0))
+    fitted = FittedMERF(columns=columns, edges=(np.zeros(0),), params=params, knots=knots)
+    levels = fitted.sample(50_000, key=Key.new(1))["x"]
     assert knots.shape == (1, KNOTS) and levels.min() >= 0 and levels.max() <= 1
     np.testing.assert_allclose(np.quantile(levels, np.linspace(0, 1, 21)), np.linspace(0, 1, 21), atol=0.012)
 
@@ -278,12 +240,12 @@ def test_settings_that_make_no_sense_are_refused(field, value):
         MERF(**{field: value})
 
 
-def test_the_embedding_is_bought_once_with_sensitivity_one():
+def test_the_embedding_is_released_once_with_sensitivity_one():
     schema = Schema(columns=(Column(name="a", kind="boolean"), Column(name="b", kind="continuous", low=0.0, high=1.0)))
     frame = pl.DataFrame({"a": [True, False] * 50, "b": np.linspace(0, 1, 100)})
     quick = MERF(features=20, steps=2, fakes=10)
     model = understudy.fit(frame, schema, quick, epsilon=1.0, seed=0)
-    lines = [line for line in model.receipt.charges if line.name == "embedding"]
-    assert [(line.sensitivity, line.times) for line in lines] == [(1.0, 1)]
-    assert sum(item.share for item in quick.plan(schema)) == pytest.approx(1 - quick.encoding_share)
+    charges = [charge for charge in model.receipt.charges if charge.name == "embedding"]
+    assert [(charge.sensitivity, charge.times) for charge in charges] == [(1.0, 1)]
+    assert sum(planned.share for planned in quick.plan(schema)) == pytest.approx(1 - quick.encoding_share)
     assert isinstance(model.encoder, Encoder)

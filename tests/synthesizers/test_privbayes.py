@@ -1,10 +1,9 @@
-"""PrivBayes: the score's sensitivity, the candidates, the shrinkage, and networks that are found again."""
+"""PrivBayes: the candidates and how they are described, the shrinkage, and networks that are found again."""
 
 import dataclasses
 import itertools
 import math
 import time
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,81 +17,31 @@ from understudy.encoding import encoder as encoding
 from understudy.encoding.distributions import Distribution
 from understudy.encoding.encoder import ColumnMap, Encoder
 from understudy.evaluation.structure import compare
-from understudy.graphical.marginals import deviations
+from understudy.graphical.marginals import z_scores
 from understudy.privacy.accounting import Budget
+from understudy.privacy.counts import ExactCodes
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import lock
-from understudy.synthesizers.privbayes import (
-    SENSITIVITY,
+from understudy.synthesizers.privbayes.method import PrivBayes
+from understudy.synthesizers.privbayes.tables import prune_parents, shrunk
+from understudy.synthesizers.privbayes.views import (
     Candidate,
-    Coarse,
-    PrivBayes,
     View,
-    accents,
-    borne_out,
-    dependence,
+    described,
     even_sizes,
-    scores,
-    shrunk,
+    groups_of,
+    value_weights,
 )
 from understudy.tables.schema import Column, Schema
 from understudy.tables.table import read
 
-# The score ----------------------------------------------------------------------------------------------------------
-
-
-def changes(counts, across: Any = 1.0, along: Any = 1.0):
-    """What one more row, in each cell, does to the score, and what the proof allows it to do."""
-    n = counts.sum()
-    before = dependence(counts, across, along)
-    for a, b in np.ndindex(counts.shape):
-        more = counts.copy()
-        more[a, b] += 1
-        p, q = (counts.sum(1)[a] / n, counts.sum(0)[b] / n) if n else (0.0, 0.0)
-        yield abs(dependence(more, across, along) - before), 2 * n / (n + 1) * (1 - p) * (1 - q)
-
-
-@pytest.mark.parametrize(("shape", "most"), [((2, 2), 5), ((2, 3), 2), ((3, 3), 1), ((2, 4), 1), ((1, 3), 3)])
-def test_no_row_added_or_removed_moves_the_score_by_more_than_stated(shape, most):
-    # Every table with cells of 0 to `most`, every cell a row may come to: removing it is the same pair the other way.
-    for flat in itertools.product(range(most + 1), repeat=math.prod(shape)):
-        for change, allowed in changes(np.array(flat, float).reshape(shape)):
-            assert change <= allowed + 1e-9 <= SENSITIVITY + 1e-9
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_accents_move_the_score_by_no_more_than_the_largest_of_them(seed):
-    draw = np.random.default_rng(seed)
-    across, along = draw.uniform(0, 4, 3), draw.uniform(0, 4, 4)
-    for counts in (draw.integers(0, 9, (3, 4)), draw.integers(0, 2, (3, 4)), np.zeros((3, 4))):
-        for change, allowed in changes(counts.astype(float), across, along):
-            assert change <= allowed * across.max() * along.max() + 1e-9
-
-
-def test_the_stated_sensitivity_is_nearly_reached():
-    counts = np.diag([60.0, 0.0])
-    assert max(change for change, _ in changes(counts)) > 0.98 * SENSITIVITY - 0.01
-
-
-def test_large_random_tables_do_not_break_the_bound():
-    draw = np.random.default_rng(0)
-    for _ in range(60):
-        counts = draw.poisson(draw.gamma(0.3, 20, (4, 5))).astype(float)
-        assert all(change <= allowed + 1e-6 for change, allowed in changes(counts))
-
-
-def test_the_score_is_that_of_the_definition():
-    draw = np.random.default_rng(1)
-    x, y = draw.integers(0, 3, 50), draw.integers(0, 2, 50)
-    joint = np.array([[np.mean((x == i) & (y == j)) for j in range(2)] for i in range(3)])
-    distance = 0.5 * np.abs(joint - np.outer(joint.sum(1), joint.sum(0))).sum()
-    assert dependence(joint * 50) == pytest.approx(50 * distance)
+# Candidates -------------------------------------------------------------------------------------------------------
 
 
 def random_views(draw, sizes):
     encoder = discrete_encoder(sizes, draw)
     cut = encoding.make_bins(encoder, 16)
-    return {name: View.of(cut[name], encoder, name, deviations(encoder, cut)[name]) for name in cut}
+    return {name: View.of(cut[name], encoder, name, z_scores(encoder, cut)[name]) for name in cut}
 
 
 def discrete_encoder(sizes, draw):
@@ -108,40 +57,54 @@ def discrete_encoder(sizes, draw):
     return Encoder(Schema(columns=tuple(columns)), maps, 30.0)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_neighbouring_tables_score_every_candidate_alike(seed):
-    draw = np.random.default_rng(seed)
-    views = random_views(draw, {"a": 3, "b": 5, "c": 2, "d": 4})
+def with_random_z(views, draw):
+    return {name: dataclasses.replace(view, z=draw.uniform(0, 4, len(view.z))) for name, view in views.items()}
+
+
+def test_candidates_are_described_as_they_would_be_counted():
+    draw = np.random.default_rng(0)
+    views = with_random_z(random_views(draw, {"a": 3, "b": 5, "c": 2, "d": 4}), draw)
     method = PrivBayes()
     offered = method.candidates(views, ["c", "d"], ["a", "b"], room=60.0, draw=draw)
     assert max(len(candidate.parents) for candidate in offered) == 2
-    views = {name: dataclasses.replace(view, far=draw.uniform(0, 4, len(view.far))) for name, view in views.items()}
-    weighing = [accents(views, candidate) for candidate in offered]
-    largest = np.array([across.max() * along.max() for across, along in weighing])
-    for rows in (0, 1, 2, 15):
-        table = {name: draw.integers(0, len(view.masses), rows) for name, view in views.items()}
-        more = {name: np.append(t, draw.integers(0, len(views[name].masses))) for name, t in table.items()}
-        moved = np.abs(scores(more, views, offered, weighing) - scores(table, views, offered, weighing))
-        assert (moved <= SENSITIVITY * largest + 1e-9).all()
+    for candidate, weights, offset in method.scored(views, offered, noise=3.0, rows=500.0):
+        found = described(views, candidate, weights, offset)
+        assert found.columns == (*candidate.parents, candidate.column) and found.shape == candidate.shape
+        assert all(
+            group is views[n].groups[s] for group, n, s in zip(found.groups, found.columns, found.shape, strict=True)
+        )
+        assert found.sensitivity == pytest.approx(2 * weights[0].max() * weights[1].max())
+        assert (offset > 0) == bool(candidate.parents)
+
+
+def test_the_expected_error_is_that_of_noise_and_sampling():
+    draw = np.random.default_rng(0)
+    rows, cells, noise = 4000, 40, 7.0
+    counts = draw.multinomial(rows, np.full(cells, 1 / cells), 3000) + draw.normal(0, noise, (3000, cells))
+    seen = 0.5 * np.abs(counts - rows / cells).sum(1).mean()
+    assert PrivBayes().expected_error(np.array([cells]), noise, rows)[0] == pytest.approx(seen, rel=0.02)
 
 
 # Bins, fine and coarse ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def bought():
+def encoded():
     budget = Budget(epsilon=3.0, delta=1e-6)
     ledger = Ledger(budget, pipeline.planned_mechanisms(MIXED, PrivBayes(), budget))
-    guest = read(mixed_table(1500), MIXED)
-    rows = lock(guest.columns, guest.labels, key=Key.new(0))
+    table = read(mixed_table(1500), MIXED)
+    rows = lock(table.columns, table.labels, key=Key.new(0))
     encoder = encoding.fit_encoder(rows, MIXED, ledger=ledger, key=Key.new(0))
-    return encoder, encoding.make_bins(encoder, 32)
+    bins = encoding.make_bins(encoder, 32)
+    z = z_scores(encoder, bins)
+    views = {name: View.of(bins[name], encoder, name, z[name]) for name in bins}
+    return encoder, bins, views, encoding.bin_rows(rows, encoder, bins, key=Key.new(0))
 
 
 @pytest.mark.parametrize("name", MIXED.names)
-def test_groups_are_whole_and_missing_values_stay_apart(bought, name):
-    encoder, cut = bought
-    view = View.of(cut[name], encoder, name, deviations(encoder, cut)[name])
+def test_groups_are_whole_and_missing_values_stay_apart(encoded, name):
+    encoder, cut, views, _ = encoded
+    view = views[name]
     assert view.sizes[-1] == cut[name].size and view.masses.sum() == pytest.approx(1.0)
     for size, group in view.groups.items():
         assert len(group) == cut[name].size and set(group.tolist()) == set(range(size))
@@ -152,35 +115,34 @@ def test_groups_are_whole_and_missing_values_stay_apart(bought, name):
 
 
 @pytest.mark.parametrize("name", MIXED.names)
-def test_a_coarse_marginal_is_filled_in_to_the_fine_one(bought, name):
-    encoder, cut = bought
-    view = View.of(cut[name], encoder, name, deviations(encoder, cut)[name])
+def test_a_coarse_marginal_is_filled_in_to_the_fine_one(encoded, name):
+    _, _, views, _ = encoded
+    view = views[name]
     for size, group in view.groups.items():
         coarse = np.asarray(np.bincount(group, view.masses, size), np.float64)
         assert np.allclose(view.filled_in(coarse, size), view.masses)
 
 
-@pytest.mark.parametrize("name", MIXED.names)
-def test_a_coarse_code_is_the_group_of_the_fine_one(bought, name):
-    encoder, cut = bought
-    view = View.of(cut[name], encoder, name, deviations(encoder, cut)[name])
-    levels = np.append(np.linspace(0, 1, 200), np.nan)
-    fine = cut[name].code(levels, levels)
-    for size, group in view.groups.items():
-        coarse = Coarse(cut[name].edges, cut[name].nullable, group)
-        assert coarse.size == size
-        assert np.array_equal(coarse.code(levels, levels), np.where(fine < 0, -1, group[fine]))
+def test_coarse_counts_are_sums_of_fine_ones(encoded):
+    _, bins, views, coded = encoded
+    candidate = Candidate("age", views["age"].sizes[1], ("colour",), (views["colour"].sizes[0],))
+    groups = groups_of(views, candidate)
+    coarse = ExactCodes(coded).marginal(candidate.columns, candidate.shape, groups)
+    fine = ExactCodes(coded).marginal(candidate.columns, [bins[name].size for name in candidate.columns])
+    summed = np.zeros(candidate.shape)
+    np.add.at(summed, np.ix_(*groups), fine)
+    np.testing.assert_array_equal(coarse, summed)
+    assert coarse.sum() == 1500
 
 
-def test_the_accent_of_parents_stands_where_their_codes_do():
+def test_the_weight_of_parents_stands_where_their_codes_do():
     draw = np.random.default_rng(3)
-    views = random_views(draw, {"a": 3, "b": 4, "c": 2})
-    views = {name: dataclasses.replace(view, far=draw.uniform(0, 4, len(view.far))) for name, view in views.items()}
-    sizes = tuple(len(views[name].far) for name in ("a", "b"))
-    across, along = accents(views, Candidate("c", len(views["c"].far), ("a", "b"), sizes))
+    views = with_random_z(random_views(draw, {"a": 3, "b": 4, "c": 2}), draw)
+    sizes = tuple(len(views[name].z) for name in ("a", "b"))
+    across, along = value_weights(views, Candidate("c", len(views["c"].z), ("a", "b"), sizes))
     for i, j in np.ndindex(sizes):
-        assert across[i * sizes[1] + j] == pytest.approx(max(views["a"].far[i], views["b"].far[j]))
-    assert np.allclose(along, views["c"].far)
+        assert across[i * sizes[1] + j] == pytest.approx(max(views["a"].z[i], views["b"].z[j]))
+    assert np.allclose(along, views["c"].z)
 
 
 @pytest.mark.parametrize("room", [1.5, 4, 13, 50, 400])
@@ -241,22 +203,22 @@ def test_shrinking_is_nearer_to_the_truth_than_the_counts():
 
 
 @pytest.mark.parametrize("noise", [0.01, 20.0])
-def test_a_parent_that_says_nothing_is_left_out_and_others_are_not(noise):
+def test_a_parent_that_says_nothing_is_pruned_and_others_are_not(noise):
     draw = np.random.default_rng(0)
     given = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
     parity = given[(np.arange(2)[:, None] + np.arange(2)) % 2]  # neither parent says anything alone
     for truth, expected in ((np.repeat(given[:, None], 2, 1), [4]), (parity, [4, 7])):
         counts = draw.poisson(2000 * truth) + draw.normal(0, noise, truth.shape)
-        left, kept, left_noise = borne_out(counts, [4, 7], np.full(3, 1 / 3), noise)
+        left, kept, left_noise = prune_parents(counts, [4, 7], np.full(3, 1 / 3), noise)
         assert kept == expected and left.ndim == len(kept) + 1
         assert left_noise == pytest.approx(noise * math.sqrt(counts.size / left.size))
 
 
-def test_chance_alone_seldom_keeps_a_parent():
+def test_sampling_alone_seldom_keeps_a_parent():
     draw = np.random.default_rng(0)
     marginal = draw.dirichlet(np.ones(6))
     kept = [
-        len(borne_out(draw.poisson(50 * marginal, (8, 6)) + draw.normal(0, 9, (8, 6)), [0], marginal, 9.0)[1])
+        len(prune_parents(draw.poisson(50 * marginal, (8, 6)) + draw.normal(0, 9, (8, 6)), [0], marginal, 9.0)[1])
         for _ in range(200)
     ]
     assert sum(kept) <= 6
@@ -271,10 +233,10 @@ def test_hopeless_counts_give_distributions_still(counts):
 # The whole ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_is_the_whole_rest_and_all_of_it_is_bought(mixed):
+def test_a_plan_is_the_whole_rest_and_all_of_it_is_charged(mixed):
     method = PrivBayes(encoding_share=0.4, choice_share=0.3)
     for schema in (MIXED, Schema(columns=(MIXED["age"],))):
-        assert sum(item.share for item in method.plan(schema)) == pytest.approx(0.6)
+        assert sum(planned.share for planned in method.plan(schema)) == pytest.approx(0.6)
         model = understudy.fit(mixed.select(schema.names), schema, method, epsilon=1.0, seed=0)
         assert model.receipt.not_released == 0
 

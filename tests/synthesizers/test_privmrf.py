@@ -1,8 +1,6 @@
 """PrivMRF: its scores, the graph it grows, the blocks it counts in, and how near it comes without noise."""
 
 import itertools
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,23 +9,20 @@ from test_contract import FEW, distance, few
 
 import understudy
 from understudy.core.randomness import Key
+from understudy.encoding import encoder as encoding
 from understudy.encoding.encoder import Bins
-from understudy.graphical.marginals import Domain
-from understudy.synthesizers import privmrf
-from understudy.synthesizers.privmrf import (
-    Candidate,
-    Graph,
-    PrivMRF,
-    View,
-    blocks,
-    coarse_starts,
-    even_sizes,
-    exact_blocks,
-    exact_pair_scores,
-    pair_sensitivity,
-    sampling_error_deviation,
-)
+from understudy.graphical.marginals import Domain, from_encoder
+from understudy.pipeline import planned_mechanisms
+from understudy.privacy.accounting import Budget
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.rows import lock
+from understudy.privacy.selection import l2_sensitivity
+from understudy.synthesizers.privmrf.blocks import Blocks, block_starts, even_sizes, in_blocks
+from understudy.synthesizers.privmrf.context import Candidate, FitContext, Model
+from understudy.synthesizers.privmrf.graph import Graph
+from understudy.synthesizers.privmrf.method import LEAST_PAIR_SENSITIVITY, PrivMRF, sampling_error_deviation
 from understudy.tables.schema import Column, Schema
+from understudy.tables.table import read
 
 FIVE = Schema(name="five", columns=tuple(Column(name=name, kind="integer", low=0, high=4) for name in "abcde"))
 
@@ -41,131 +36,92 @@ def five(n=6000, seed=0):
     return pl.DataFrame({"a": a, "b": b, "c": c, "d": d, "e": e})
 
 
-# Sensitivity.
+# Descriptions of what is asked.
 
 
-SIZES = Domain({"a": 3, "b": 2, "c": 4})
-BLOCKS = {name: np.array([0, size - 1]) for name, size in SIZES.sizes.items()}
+@pytest.fixture(scope="module")
+def context():
+    """A fit that has its encoder and bins, and has measured nothing else."""
+    budget = Budget(epsilon=2.0, delta=1e-6)
+    ledger = Ledger(budget, planned_mechanisms(FIVE, PrivMRF(), budget))
+    table = read(five(), FIVE)
+    rows = lock(table.columns, table.labels, key=Key.new(0))
+    encoder = encoding.fit_encoder(rows, FIVE, ledger=ledger, key=Key.new(0))
+    return FitContext(rows, encoder, encoding.make_bins(encoder, 5), 60.0, ledger, Key.new(0))
 
 
-def views(draw, cliques, *, starts, accented):
-    """Cliques with guesses and accents that owe nothing to any table."""
-    found = []
-    for clique in cliques:
-        at = tuple(BLOCKS[name] for name in clique) if starts else ()
-        shape = SIZES.shape(clique)
-        guess = blocks(draw.exponential(2.0, shape) * draw.integers(0, 2, shape), at)
-        accents = draw.uniform(0, 16, guess.shape) if accented else np.ones(guess.shape)
-        found.append(Candidate(clique, at, guess, accents, float(draw.normal(0, 5))))
-    return found
+def test_pairs_are_described_with_half_of_their_error_in_blocks(context):
+    singles = {each.clique[0]: each for each in from_encoder(context.encoder, context.bins, ledger=context.ledger)}
+    pairs = [("a", "b"), ("c", "d")]
+    errors = context.pair_errors(pairs, singles)
+    assert [error.columns for error in errors] == pairs
+    for error in errors:
+        assert error.factor == 0.5 and error.penalty == 0.0
+        assert error.estimate.sum() == pytest.approx(context.encoder.rows)
+        assert [len(group) for group in error.groups] == list(context.domain.shape(error.columns))
+    largest = [error.weights.max() / 2 for error in errors]
+    assert l2_sensitivity(errors) == pytest.approx(np.linalg.norm(largest))
 
 
-def tables_and_neighbours(draw):
-    """A small table, and every table that has one row more."""
-    for _ in range(40):
-        n = int(draw.integers(1, 6))
-        table = {name: draw.integers(0, size, n) for name, size in SIZES.sizes.items()}
-        rows = itertools.product(*(range(size) for size in SIZES.sizes.values()))
-        yield table, [{name: np.append(table[name], row[i]) for i, name in enumerate(table)} for row in rows]
+def test_candidates_are_described_as_they_would_be_counted(context):
+    model = Model(
+        context,
+        from_encoder(context.encoder, context.bins, ledger=context.ledger),
+        shrinkage=0.3,
+        iterations=20,
+        most_cells=1000,
+    )
+    fitted = model.estimate(tolerance=1e-3)
+    for clique, coarse in ((("a", "b"), False), (("a", "b", "c"), True)):
+        candidate = Candidate.of(context, clique, fitted, context.z, 3.0)
+        assert candidate.clique == clique and bool(candidate.blocks) == coarse
+        assert candidate.error.estimate.sum() == pytest.approx(fitted.marginal(clique).sum())
+        assert candidate.error.estimate.size <= max(context.room, 25) and candidate.error.penalty > 0
+        assert [len(b.starts) for b in candidate.blocks] == (list(candidate.error.estimate.shape) if coarse else [])
 
 
-@pytest.mark.parametrize("accented", [False, True])
-@pytest.mark.parametrize("starts", [False, True], ids=["cells", "blocks"])
-def test_no_row_moves_the_scores_of_all_pairs_by_more_than_was_paid(starts, accented):
-    draw = np.random.default_rng(0)
-    pairs = list(itertools.combinations("abc", 2))
-    worst, each = 0.0, 0.0
-    for table, neighbours in tables_and_neighbours(draw):
-        seen = views(draw, pairs, starts=starts, accented=accented)
-        before = exact_pair_scores(SIZES, table, seen)
-        for more in neighbours:
-            moved = np.abs(exact_pair_scores(SIZES, more, seen) - before)
-            each = max(each, float((moved / [view.accents.max() / 2 for view in seen]).max()))
-            worst = max(worst, float(np.linalg.norm(moved)) / pair_sensitivity(seen))
-    assert 0.999 < each <= 1 + 1e-9 and worst <= 1 + 1e-9
-    assert worst > (0.9 if accented else 0.99)  # the largest accents of all pairs seldom lie in one row
-
-
-@pytest.mark.parametrize("starts", [False, True], ids=["cells", "blocks"])
-def test_no_row_moves_the_score_of_a_marginal_by_more_than_was_paid(starts, monkeypatch):
-    draw, seen = np.random.default_rng(1), {}
-
-    def look(rows, columns, scores, *, sensitivity, **kwargs):
-        seen.update(scores=scores(*(rows[name] for name in columns)), sensitivity=sensitivity)
-        return 0
-
-    monkeypatch.setattr(privmrf, "private_choice", look)
-
-    def scores(table, candidates):
-        board: Any = SimpleNamespace(coded=table, domain=SIZES, ledger=None)
-        PrivMRF()._choose(board, candidates, 0.1, key=Key.new(0))
-        return seen["scores"], seen["sensitivity"]
-
-    reached = 0.0
-    for table, neighbours in tables_and_neighbours(draw):
-        offered = views(draw, [("a", "b"), ("b", "c"), ("a", "b", "c")], starts=starts, accented=True)
-        before, paid = scores(table, offered)
-        for more in neighbours:
-            after, again = scores(more, offered)
-            assert again == paid
-            reached = max(reached, float(np.abs(after - before).max()) / paid)
-    assert 0.999 < reached <= 1 + 1e-9
-
-
-def test_columns_without_variance_and_candidates_without_accent_can_be_paid_for():
-    nothing = [View(("a", "b"), (), np.ones((3, 2)), np.zeros((3, 2)))]
-    assert pair_sensitivity(nothing) == 0.5
+def test_columns_without_variance_and_candidates_without_weight_can_be_charged():
+    assert LEAST_PAIR_SENSITIVITY > 0
     constant = pl.DataFrame({name: np.full(300, 2.0) for name in "abc"})
     schema = Schema(columns=tuple(Column(name=name, kind="continuous", low=0.0, high=4.0) for name in "abc"))
     assert understudy.fit(constant, schema, "privmrf", epsilon=1e5, seed=0).sample(10, seed=0).height == 10
-
-
-def test_blocks_of_exact_counts_are_counts_in_blocks():
-    draw = np.random.default_rng(0)
-    domain = Domain({"a": 5, "b": 7})
-    columns = {name: draw.integers(0, size, 300) for name, size in domain.sizes.items()}
-    starts = np.array([0, 2]), np.array([0, 3, 6])
-    fine = exact_blocks(domain, columns, ("a", "b"), ())
-    coarse = exact_blocks(domain, columns, ("a", "b"), starts)
-    np.testing.assert_array_equal(blocks(fine, starts), coarse)
-    assert coarse[0, 1] == ((columns["a"] < 2) & (columns["b"] >= 3) & (columns["b"] < 6)).sum()
 
 
 def test_scores_of_independent_columns_deviate_as_said():
     draw = np.random.default_rng(0)
     tables = draw.multinomial(2000, np.full(40, 1 / 40), 3000)
     assert (np.abs(tables - 50).sum(1) / 2).std() == pytest.approx(sampling_error_deviation(np.full(40, 50.0)), rel=0.1)
-    accents = np.linspace(0, 4, 40)
-    found = (accents * np.abs(tables - 50)).sum(1) / 2
-    assert found.std() == pytest.approx(sampling_error_deviation(np.full(40, 50.0), accents), rel=0.1)
+    weights = np.linspace(0, 4, 40)
+    found = (weights * np.abs(tables - 50)).sum(1) / 2
+    assert found.std() == pytest.approx(sampling_error_deviation(np.full(40, 50.0), weights), rel=0.1)
 
 
 # Graphs.
 
 
-def is_triangulated(beside):
-    """Takes out columns whose neighbours are all beside each other, until none is left."""
-    beside = {name: set(others) for name, others in beside.items()}
-    while beside:
+def is_triangulated(neighbours):
+    """Takes out columns whose neighbours are all joined to each other, until none is left."""
+    neighbours = {name: set(others) for name, others in neighbours.items()}
+    while neighbours:
         simple = [
             name
-            for name, others in beside.items()
-            if all(b in beside[a] for a, b in itertools.combinations(sorted(others), 2))
+            for name, others in neighbours.items()
+            if all(b in neighbours[a] for a, b in itertools.combinations(sorted(others), 2))
         ]
         if not simple:
             return False
-        for other in beside.pop(simple[0]):
-            beside[other].discard(simple[0])
+        for other in neighbours.pop(simple[0]):
+            neighbours[other].discard(simple[0])
     return True
 
 
-def maximal_cliques(beside):
-    names = sorted(beside)
+def maximal_cliques(neighbours):
+    names = sorted(neighbours)
     full = [
         frozenset(group)
         for width in range(2, len(names) + 1)
         for group in itertools.combinations(names, width)
-        if all(b in beside[a] for a, b in itertools.combinations(group, 2))
+        if all(b in neighbours[a] for a, b in itertools.combinations(group, 2))
     ]
     return {clique for clique in full if not any(clique < other for other in full)}
 
@@ -176,13 +132,13 @@ def test_an_edge_is_taken_exactly_if_it_keeps_the_graph_triangulated_and_cliques
     pairs = list(itertools.combinations("abcdefg", 2))
     for i in draw.permutation(len(pairs)):
         a, b = pairs[i]
-        trial = {name: set(others) for name, others in graph.beside.items()}
+        trial = {name: set(others) for name, others in graph.neighbours.items()}
         trial[a].add(b)
         trial[b].add(a)
         assert graph.stays_triangulated(a, b) == is_triangulated(trial)
         if graph.stays_triangulated(a, b):
             graph.join(a, b)
-        assert set(graph.cliques) == maximal_cliques(graph.beside)
+        assert set(graph.cliques) == maximal_cliques(graph.neighbours)
 
 
 def test_the_tree_is_the_heaviest():
@@ -200,19 +156,28 @@ def test_the_tree_is_the_heaviest():
 
 @pytest.mark.parametrize("nullable", [False, True])
 def test_blocks_are_of_about_even_mass_and_missing_is_its_own(nullable):
-    cells = Bins(np.array([0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0]), nullable)
-    starts = coarse_starts(cells, 2 + nullable)
+    bins = Bins(np.array([0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0]), nullable)
+    starts = block_starts(bins, 2 + nullable)
     assert starts.tolist() == ([0, 4, 7] if nullable else [0, 4])
-    assert len(coarse_starts(cells, 99)) == cells.size
-    assert len(coarse_starts(cells, 1)) == 1 + nullable
+    assert len(block_starts(bins, 99)) == bins.size
+    assert len(block_starts(bins, 1)) == 1 + nullable
 
 
-def test_the_few_cells_that_hold_the_variance_have_blocks_of_their_own():
-    cells = Bins(np.array([0.0, 0.03, 0.3, 0.5, 0.7, 1.0]), False)
-    far = np.array([4.0, 0.6, 0.6, 0.8, 0.9])
-    assert coarse_starts(cells, 3).tolist() == [0, 2, 4]
-    assert coarse_starts(cells, 3, far).tolist() == [0, 1, 4]
-    assert coarse_starts(cells, 3, np.ones(5)).tolist() == [0, 2, 4]  # categories are as they were
+def test_counts_in_blocks_are_sums_over_their_bins():
+    fine = np.random.default_rng(0).integers(0, 9, (7, 7)).astype(float)
+    blocks = Blocks.of(Bins(np.linspace(0, 1, 8), False), 3)
+    coarse = in_blocks(fine, (blocks, blocks))
+    for i, j in np.ndindex(3, 3):
+        assert coarse[i, j] == fine[np.ix_(blocks.of_bins == i, blocks.of_bins == j)].sum()
+    assert in_blocks(fine, ()) is fine
+
+
+def test_the_few_bins_that_hold_the_variance_have_blocks_of_their_own():
+    bins = Bins(np.array([0.0, 0.03, 0.3, 0.5, 0.7, 1.0]), False)
+    z = np.array([4.0, 0.6, 0.6, 0.8, 0.9])
+    assert block_starts(bins, 3).tolist() == [0, 2, 4]
+    assert block_starts(bins, 3, z).tolist() == [0, 1, 4]
+    assert block_starts(bins, 3, np.ones(5)).tolist() == [0, 2, 4]  # categories are as they were
 
 
 @pytest.mark.parametrize("sizes, room", [([20, 20, 20], 130.0), ([2, 20, 20], 130.0), ([3, 4], 99.0), ([9, 9], 0.5)])
@@ -257,7 +222,7 @@ def test_numbers_keep_what_three_have_together():
 
 @pytest.mark.parametrize("columns", [2, 3, 5])
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 100.0])
-def test_all_that_is_planned_is_bought(columns, epsilon):
+def test_all_that_is_planned_is_charged(columns, epsilon):
     schema = Schema(columns=FIVE.columns[:columns])
     receipt = understudy.fit(five(400).select(schema.names), schema, "privmrf", epsilon=epsilon, seed=0).receipt
     assert receipt.not_released == 0 and receipt.epsilon > 0.97 * epsilon
@@ -265,8 +230,8 @@ def test_all_that_is_planned_is_bought(columns, epsilon):
 
 def test_shares_of_the_plan_are_what_the_encoder_leaves():
     method = PrivMRF(encoding_share=0.4, graph_share=0.2)
-    assert sum(item.share for item in method.plan(FIVE)) == pytest.approx(0.6)
-    assert sum(item.share for item in method.plan(Schema(columns=FIVE.columns[:2]))) == pytest.approx(0.6)
+    assert sum(planned.share for planned in method.plan(FIVE)) == pytest.approx(0.6)
+    assert sum(planned.share for planned in method.plan(Schema(columns=FIVE.columns[:2]))) == pytest.approx(0.6)
     assert method.plan(Schema(columns=FIVE.columns[:1])) == []
 
 

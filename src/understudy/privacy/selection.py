@@ -287,7 +287,8 @@ def _check_some(place: str, candidates: Sequence[object]) -> None:
 
 
 def _check_finite(place: str, numbers: Floats | float) -> None:
-    if not bool(np.all(np.abs(numbers) <= LARGEST)) or not np.size(numbers):  # NaN is not below anything
+    magnitudes = np.abs(np.asarray(numbers, np.float64))
+    if not magnitudes.size or not bool(np.all(magnitudes <= LARGEST)):  # NaN is not below anything
         raise ValueError(f"{place}: expected finite numbers within ±{LARGEST:g}.")
 
 

@@ -46,7 +46,7 @@ from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 
-EVEN = Satisfies("an even whole number >= 2", lambda n: Whole(least=2).holds(n) and n % 2 == 0)
+EVEN = Satisfies("an even number >= 2", lambda n: isinstance(n, int) and Whole(least=2).holds(n) and n % 2 == 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
