@@ -1,6 +1,9 @@
-"""The corridor: the stated promise, recomputed independently; the plan; and what comes in and goes out."""
+"""The pipeline: the stated promise, recomputed independently; the plan; and what comes in and goes out."""
 
 import dataclasses
+import functools
+import gc
+import sys
 
 import numpy as np
 import pandas as pd
@@ -11,8 +14,12 @@ from dp_accounting import pld
 
 import understudy
 from conftest import MIXED, mixed_table
+from understudy import pipeline
+from understudy.model import Model
 from understudy.privacy.accounting import BudgetExceeded
 from understudy.privacy.ledger_file import LedgerFile
+from understudy.synthesizers import METHODS, resolve
+from understudy.synthesizers.base import BatchMethod
 from understudy.tables.schema import Column, Schema
 from understudy.tables.sources import TableError
 
@@ -27,14 +34,26 @@ SCHEMAS = {
     "by person": dataclasses.replace(MIXED, unit="person", max_rows_per_unit=3),
     "numbers": NUMBERS,
 }
+# Each schema has a budget of its own, from small to large.
+BUDGETS = {"mixed": (0.2, 1e-5), "public rows": (1.0, 1e-6), "by person": (8.0, 1e-9), "numbers": (1.0, 1e-6)}
+every_schema = pytest.mark.parametrize("schema", SCHEMAS)
+# The baseline, which only fits the encoder, and a method that measures more.
+two_methods = pytest.mark.parametrize("method", ["independent", "copula"])
 
 
-def table_for(schema, n=300):
+def table_for(schema: Schema, n: int = 300) -> pl.DataFrame:
     if schema is NUMBERS:
         draw = np.random.default_rng(0)
         return pl.DataFrame({"a": draw.normal(size=n), "b": draw.integers(0, 10, n)})
     table = mixed_table(n)
     return table.with_columns(person=np.arange(n) // 2) if schema.unit else table
+
+
+@functools.cache
+def fitted(name: str, method: str) -> Model:
+    """The model of a schema's table under its budget; tests share it."""
+    schema, (epsilon, delta) = SCHEMAS[name], BUDGETS[name]
+    return understudy.fit(table_for(schema), schema, method, epsilon=epsilon, delta=delta, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +69,14 @@ def recomputed(receipt):
     accountant = pld.PLDAccountant(value_discretization_interval=receipt.budget.epsilon * 1e-4)
     for event in receipt.events():
         accountant.compose(event)
-    thresholds = sum(line.times * line.threshold_delta for line in receipt.charges)
+    thresholds = sum(charge.times * charge.threshold_delta for charge in receipt.charges)
     return accountant.get_epsilon(receipt.delta - thresholds)
 
 
-@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-@pytest.mark.parametrize("method", ["independent", "copula"])
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.2, 1e-5), (1.0, 1e-6), (8.0, 1e-9)])
-def test_the_receipt_adds_up_to_the_budget_and_not_beyond(schema, method, epsilon, delta):
-    receipt = understudy.fit(table_for(schema), schema, method, epsilon=epsilon, delta=delta, seed=0).receipt
+@every_schema
+@two_methods
+def test_the_receipt_adds_up_to_the_budget_and_not_beyond(schema, method):
+    (epsilon, delta), receipt = BUDGETS[schema], fitted(schema, method).receipt
     total = recomputed(receipt)
     assert 0.99 * epsilon <= total <= epsilon
     assert abs(receipt.epsilon - total) <= 0.01 * epsilon
@@ -66,45 +84,106 @@ def test_the_receipt_adds_up_to_the_budget_and_not_beyond(schema, method, epsilo
     assert receipt.not_released == 0
 
 
-@pytest.mark.parametrize("method", ["independent", "copula"])
-@pytest.mark.parametrize("m", [2, 5])
-def test_noise_grows_with_the_rows_of_a_unit(table, method, m):
-    by_row = understudy.fit(table, MIXED, method, epsilon=1.0, seed=0).receipt
-    schema = dataclasses.replace(MIXED, unit="person", max_rows_per_unit=m)
+@two_methods
+def test_noise_grows_with_the_rows_of_a_unit(table, method):
     people = table.with_columns(person=np.arange(300))
-    by_unit = understudy.fit(people, schema, method, epsilon=1.0, seed=0).receipt
-    assert (by_unit.unit, by_unit.max_rows_per_unit) == ("person", m)
-    for one, many in zip(by_row.charges, by_unit.charges, strict=True):
-        assert one.noise_multiplier == many.noise_multiplier
-        if one.name != "moments":  # their clip norm depends on the noise
-            assert many.sigma == pytest.approx(m * one.sigma)
+    one, three = (
+        understudy.fit(
+            people, dataclasses.replace(MIXED, unit="person", max_rows_per_unit=m), method, epsilon=1.0, seed=0
+        ).receipt
+        for m in (1, 3)
+    )
+    assert (three.unit, three.max_rows_per_unit) == ("person", 3)
+    for single, many in zip(one.charges, three.charges, strict=True):
+        assert single.noise_multiplier == many.noise_multiplier
+        if single.name != "moments":  # their clip norm depends on the noise
+            assert many.sigma == pytest.approx(3 * single.sigma)
 
 
-def test_delta_is_what_was_given_whatever_the_size_of_the_table():
-    receipts = [understudy.fit(mixed_table(n), MIXED, epsilon=1.0, delta=1e-5, seed=0).receipt for n in (20, 400)]
-    assert receipts[0].delta == receipts[1].delta == 1e-5
+@pytest.mark.parametrize("rows", [20, 400])
+def test_delta_is_what_was_given_whatever_the_size_of_the_table(rows):
+    receipt = understudy.fit(mixed_table(rows), MIXED, "copula", epsilon=1.0, delta=1e-5, seed=0).receipt
+    assert receipt.delta == receipt.budget.delta == 1e-5
 
 
-def test_a_public_row_count_is_not_bought(table):
-    names = [line.name for line in understudy.fit(table, SCHEMAS["public rows"], epsilon=1.0, seed=0).receipt.charges]
-    assert "rows" not in names
-    names = [line.name for line in understudy.fit(table, MIXED, epsilon=1.0, seed=0).receipt.charges]
-    assert "rows" in names
+def test_a_public_row_count_is_not_measured():
+    assert "rows" not in [charge.name for charge in fitted("public rows", "copula").receipt.charges]
+    assert "rows" in [charge.name for charge in fitted("mixed", "copula").receipt.charges]
+
+
+def test_once_rows_are_locked_nothing_else_holds_them(table, monkeypatch):
+    """Neither a frame of the pipeline nor anything it made, when the encoder is fitted."""
+    made, held = [], []
+    read, encode = pipeline.read, pipeline.encoding.fit_encoder
+
+    def recording_read(*given):
+        found = read(*given)
+        made.append((id(found), type(found)))
+        return found
+
+    def looking_encode(*given, **named):
+        gc.collect()
+        held.extend(thing for thing in gc.get_objects() if (id(thing), type(thing)) in made)
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename == pipeline.__file__:
+            held.extend(value for value in frame.f_locals.values() if isinstance(value, np.ndarray))
+            frame = frame.f_back
+        return encode(*given, **named)
+
+    monkeypatch.setattr(pipeline, "read", recording_read)
+    monkeypatch.setattr(pipeline.encoding, "fit_encoder", looking_encode)
+    understudy.fit(table, MIXED, "independent", epsilon=1.0, seed=0)
+    assert made and not held
+
+
+# Many fits at once.
+
+
+class Batch(METHODS["independent"]):
+    """Independent columns, fitted together; remembers how many there were."""
+
+    calls: list[int] = []  # noqa: RUF012
+
+    @classmethod
+    def fit_many(cls, requests):
+        cls.calls.append(len(requests))
+        return [each.method.fit(each.rows, each.encoder, ledger=each.ledger, key=each.key) for each in requests]
+
+
+def test_fits_of_a_batch_method_are_made_together_and_others_alone(table, monkeypatch):
+    monkeypatch.setitem(METHODS, "independent", Batch)
+    monkeypatch.setattr(Batch, "calls", [])
+    methods = ["independent", "copula", "independent"]
+    models = understudy.fit_many(table, MIXED, methods, [3, 4, 5], epsilon=[0.5, 1.0, 2.0])
+    assert isinstance(Batch(), BatchMethod) and not isinstance(resolve("copula"), BatchMethod)
+    assert Batch.calls == [2]
+    assert [model.method.name for model in models] == methods
+    assert [model.receipt.budget.epsilon for model in models] == [0.5, 1.0, 2.0]
+    alone = understudy.fit(table, MIXED, "copula", epsilon=1.0, seed=4)
+    assert models[1].sample(50, seed=0).equals(alone.sample(50, seed=0))
+
+
+def test_as_many_seeds_and_budgets_as_methods(table):
+    with pytest.raises(ValueError, match="got 2 methods, 1 seeds and 2 epsilons"):
+        understudy.fit_many(table, MIXED, ["copula", "independent"], [0], epsilon=1.0)
 
 
 # The plan.
 
 
-@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-@pytest.mark.parametrize("method", ["independent", "copula"])
-def test_the_plan_is_what_is_then_bought(schema, method):
-    plan = understudy.plan(schema, method, epsilon=1.0, delta=1e-6)
-    receipt = understudy.fit(table_for(schema), schema, method, epsilon=1.0, delta=1e-6, seed=0).receipt
-    planned = {line.name: (line.noise_multiplier, line.times) for line in plan.charges}
-    for line in receipt.charges:
-        assert line.noise_multiplier == planned[line.name][0]
+@every_schema
+@two_methods
+def test_the_plan_is_what_is_then_charged(schema, method):
+    epsilon, delta = BUDGETS[schema]
+    plan, receipt = (
+        understudy.plan(SCHEMAS[schema], method, epsilon=epsilon, delta=delta),
+        fitted(schema, method).receipt,
+    )
+    planned = {charge.name: (charge.noise_multiplier, charge.times) for charge in plan.charges}
+    for charge in receipt.charges:
+        assert charge.noise_multiplier == planned[charge.name][0]
     for name, (_, times) in planned.items():
-        assert sum(line.times for line in receipt.charges if line.name == name) == times
+        assert sum(charge.times for charge in receipt.charges if charge.name == name) == times
     assert sum(plan.shares().values()) == pytest.approx(1.0)
 
 
@@ -123,7 +202,7 @@ def test_the_plan_wants_a_whole_number_of_rows(rows):
 # Chance.
 
 
-@pytest.mark.parametrize("method", ["independent", "copula"])
+@two_methods
 def test_a_seed_is_on_the_receipt_and_repeats_the_fit(table, method):
     first, again, other = (understudy.fit(table, MIXED, method, epsilon=1.0, seed=s) for s in (5, 5, 6))
     assert first.receipt.seed == 5 and "FOR TESTS ONLY" in str(first.receipt)
@@ -132,7 +211,7 @@ def test_a_seed_is_on_the_receipt_and_repeats_the_fit(table, method):
 
 
 def test_without_a_seed_fits_differ_and_the_receipt_says_where_noise_came_from(table):
-    first, second = (understudy.fit(table, MIXED, epsilon=1.0) for _ in range(2))
+    first, second = (understudy.fit(table, MIXED, "copula", epsilon=1.0) for _ in range(2))
     assert first.receipt.seed is None and "operating system" in str(first.receipt)
     assert not first.sample(100, seed=0).equals(second.sample(100, seed=0))
 
@@ -146,7 +225,7 @@ FRAMES["pyarrow"] = (lambda t: t.to_arrow(compat_level=pl.CompatLevel.oldest()),
 
 @pytest.mark.parametrize(("convert", "kind"), FRAMES.values(), ids=FRAMES)
 def test_the_frame_that_comes_out_is_of_the_kind_that_went_in(table, convert, kind):
-    model = understudy.fit(convert(table), MIXED, epsilon=1.0, seed=0)
+    model = understudy.fit(convert(table), MIXED, "independent", epsilon=1.0, seed=0)
     drawn = model.sample(50, seed=0)
     assert isinstance(drawn, kind)
     names = drawn.column_names if kind is pa.Table else list(drawn.columns)
@@ -159,8 +238,8 @@ def test_a_file_gives_the_same_model_as_its_frame(table, tmp_path, extension):
     (table.write_csv if extension == "csv" else table.write_parquet)(path)
     schema_path = tmp_path / "people.toml"
     MIXED.write(schema_path)
-    from_file = understudy.fit(path, schema_path, epsilon=1.0, seed=0).sample(80, seed=0)
-    from_frame = understudy.fit(table, MIXED, epsilon=1.0, seed=0).sample(80, seed=0)
+    from_file = understudy.fit(path, schema_path, "copula", epsilon=1.0, seed=0).sample(80, seed=0)
+    from_frame = understudy.fit(table, MIXED, "copula", epsilon=1.0, seed=0).sample(80, seed=0)
     assert isinstance(from_file, pl.DataFrame)
     assert from_file.equals(from_frame)
 
@@ -193,7 +272,7 @@ def test_a_method_is_a_name_or_one_of_them_configured(table, method):
     ],
     ids=str,
 )
-def test_a_budget_that_is_none_is_refused_before_the_table_is_looked_for(wrong):
+def test_a_wrong_budget_is_refused_before_the_table_is_looked_for(wrong):
     with pytest.raises(ValueError, match="expected"):
         understudy.fit("no such table.csv", MIXED, **wrong)
 
@@ -210,4 +289,4 @@ def test_a_table_that_does_not_fit_the_schema_costs_nothing(tmp_path, table):
     path = tmp_path / "budget.jsonl"
     with pytest.raises(TableError):
         understudy.fit(table.drop("age"), MIXED, epsilon=1.0, ledger=path)
-    assert not LedgerFile(path).records() if path.exists() else True
+    assert not path.exists() or not LedgerFile(path).records()

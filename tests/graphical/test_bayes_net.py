@@ -1,4 +1,4 @@
-"""The recipe of methods that end in tables: samples against the product of tables, flat arrays and back."""
+"""The fitted generator of methods that end in tables: samples against the product of tables, flat arrays and back."""
 
 import itertools
 import time
@@ -9,7 +9,7 @@ import pytest
 from understudy.core.randomness import Key
 from understudy.encoding.distributions import to_simplex
 from understudy.encoding.encoder import Bins
-from understudy.graphical.bayes_net import BayesNet, Table, conditional, to_simplices
+from understudy.graphical.bayes_net import BayesNet, ConditionalTable, conditional, to_simplices
 from understudy.tables.schema import Column, Schema
 
 
@@ -18,7 +18,7 @@ def cut(size: int, nullable: bool = False) -> Bins:
 
 
 def random_table(column, parents, shape, draw, groups=()):
-    return Table(column, parents, draw.dirichlet(np.ones(shape[-1]), size=shape[:-1]), groups)
+    return ConditionalTable(column, parents, draw.dirichlet(np.ones(shape[-1]), size=shape[:-1]), groups)
 
 
 def small_net(draw) -> BayesNet:
@@ -42,7 +42,7 @@ def test_samples_follow_the_product_of_the_tables():
         assert abs(found - expected) < 5 * np.sqrt(expected / n) + 1e-6
 
 
-def test_levels_lie_in_their_cells_and_a_missing_cell_is_nan():
+def test_levels_lie_in_their_bins_and_a_missing_one_is_nan():
     net = small_net(np.random.default_rng(1))
     codes, levels = net.sample_codes(5000, key=Key.new(1)), net.sample(5000, key=Key.new(1))
     assert list(levels) == ["a", "b", "c"]
@@ -50,9 +50,9 @@ def test_levels_lie_in_their_cells_and_a_missing_cell_is_nan():
     assert np.array_equal(np.isnan(levels["c"]), codes["c"] == 3)
 
 
-def test_a_cell_without_mass_is_never_drawn():
+def test_a_bin_without_mass_is_never_drawn():
     sharp = np.array([[0.0, 1.0, 0.0], [0.1, 0.0, 0.9]])
-    tables = (Table("a", (), np.array([0.3, 0.7])), Table("b", ("a",), sharp))
+    tables = (ConditionalTable("a", (), np.array([0.3, 0.7])), ConditionalTable("b", ("a",), sharp))
     codes = BayesNet(tables, {"a": cut(2), "b": cut(3)}).sample_codes(100_000, key=Key.new(0))
     assert (sharp[codes["a"], codes["b"]] > 0).all()
 
@@ -62,7 +62,7 @@ def test_arrays_give_back_the_same_net():
     arrays = net.arrays()
     assert all(array.dtype != object and array.ndim == 1 for array in arrays.values())
     again = BayesNet.from_arrays(arrays)
-    assert list(again.cells) == list(net.cells)
+    assert list(again.bins) == list(net.bins)
     for mine, theirs in zip(net.tables, again.tables, strict=True):
         assert (mine.column, mine.parents) == (theirs.column, theirs.parents)
         assert np.array_equal(mine.probabilities, theirs.probabilities)
@@ -72,7 +72,7 @@ def test_arrays_give_back_the_same_net():
 
 
 def test_a_net_of_one_column_and_no_rows():
-    net = BayesNet((Table("a", (), np.ones(1)),), {"a": cut(1)})
+    net = BayesNet((ConditionalTable("a", (), np.ones(1)),), {"a": cut(1)})
     assert len(BayesNet.from_arrays(net.arrays()).sample(0, key=Key.new(0))["a"]) == 0
     assert (net.sample_codes(10, key=Key.new(0))["a"] == 0).all()
 
@@ -85,20 +85,20 @@ def test_parents_are_given_in_the_order_of_sampling():
 
 
 def test_a_table_before_its_parents_is_refused():
-    tables = (Table("a", ("b",), np.full((2, 2), 0.5)), Table("b", (), np.full(2, 0.5)))
+    tables = (ConditionalTable("a", ("b",), np.full((2, 2), 0.5)), ConditionalTable("b", (), np.full(2, 0.5)))
     with pytest.raises(ValueError, match="table of 'a': expected every column once and parents first"):
         BayesNet(tables, {"a": cut(2), "b": cut(2)})
 
 
 def test_a_table_of_another_size_is_refused():
     with pytest.raises(ValueError, match=r"table of 'a': expected shape \(3,\), got \(2,\)"):
-        BayesNet((Table("a", (), np.full(2, 0.5)),), {"a": cut(3)})
+        BayesNet((ConditionalTable("a", (), np.full(2, 0.5)),), {"a": cut(3)})
 
 
 @pytest.mark.parametrize("bad", [[0.5, 0.6], [1.5, -0.5], [np.nan, 1.0]])
 def test_what_is_no_distribution_is_refused(bad):
     with pytest.raises(ValueError, match="sum to 1"):
-        Table("a", (), np.array(bad))
+        ConditionalTable("a", (), np.array(bad))
 
 
 def test_rows_are_projected_as_one_by_one():
@@ -114,7 +114,7 @@ def test_conditionals_of_exact_counts_are_their_shares():
     assert np.allclose(conditional(counts), [[0.75, 0.25], [0.0, 1.0]])
 
 
-def test_a_parent_cell_without_mass_gets_the_marginal():
+def test_a_parent_bin_without_mass_gets_the_marginal():
     counts = np.array([[3.0, 1.0], [0.0, 0.0], [-4.0, 3.0]])
     assert np.allclose(conditional(counts, marginal=np.array([0.2, 0.8]))[1:], [[0.2, 0.8]] * 2)
     assert np.allclose(conditional(np.array([[3.0, 1.0], [0.0, 0.0]]))[1], [0.75, 0.25])
@@ -137,6 +137,4 @@ def test_a_million_rows_of_twenty_columns_take_seconds():
     net = BayesNet(tables, {name: cut(20) for name in names})
     start = time.perf_counter()
     net.sample(1_000_000, key=Key.new(0))
-    assert (
-        time.perf_counter() - start < 60
-    )  # seconds, on whatever machine; it would be hours if rows were drawn one by one
+    assert time.perf_counter() - start < 60  # seconds, on any machine; drawing rows one by one would take hours

@@ -1,18 +1,18 @@
-"""AIM: what it may choose, how it divides its pot, and how near its pairs come when there is no noise to speak of."""
+"""AIM: what it may choose, how it divides its privacy filter, and how near its pairs come with hardly any noise."""
 
 import itertools
 
 import numpy as np
 import polars as pl
 import pytest
-from test_contract import distance
 
 import understudy
-from understudy.graphical.inference import megabytes, model_size
+from fits import distance
+from understudy.graphical.junction_tree import megabytes, model_size
 from understudy.graphical.marginals import FARTHEST, Domain, Measured
-from understudy.privacy.accounting import PlannedMechanism
+from understudy.graphical.markov import MarkovNet
 from understudy.synthesizers import aim
-from understudy.synthesizers.aim import AIM, POT, Candidates, noise_expected
+from understudy.synthesizers.aim import AIM, ROUNDS, Candidates, noise_expected
 from understudy.tables.schema import Column, Schema
 
 RING = Schema(name="ring", columns=tuple(Column(name=name, kind="integer", low=0, high=3) for name in "abcd"))
@@ -77,23 +77,24 @@ def test_numbers_keep_a_dependence_that_no_tree_holds():
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 1e6])
-def test_the_pot_is_emptied_and_every_round_chooses_and_counts(epsilon):
+def test_the_filter_is_used_up_and_every_round_chooses_and_counts(epsilon):
     model = understudy.fit(ring(500), RING, "aim", epsilon=epsilon, seed=0)
-    lines = [line for line in model.receipt.charges if line.name == POT]
-    assert [line.mechanism for line in lines] == ["exponential", "discrete gaussian"] * (len(lines) // 2)
-    whole = PlannedMechanism(name=POT, mechanism="adaptive", share=AIM().plan(RING)[0].share)
-    assert model.receipt.not_released == 0 and whole.share == pytest.approx(1 - AIM().encoding_share)
+    charges = [charge for charge in model.receipt.charges if charge.name == ROUNDS]
+    assert [charge.mechanism for charge in charges] == ["exponential", "discrete gaussian"] * (len(charges) // 2)
+    assert model.receipt.not_released == 0
+    assert [planned.share for planned in AIM().plan(RING)] == [pytest.approx(1 - AIM().encoding_share)]
     assert 0.98 * epsilon <= model.receipt.epsilon <= epsilon
-    spent = sum(line.mu**2 for line in lines)
-    encoder = sum(line.times * line.mu**2 for line in model.receipt.charges if line.name != POT)
+    spent = sum(charge.mu**2 for charge in charges)
+    encoder = sum(charge.times * charge.mu**2 for charge in model.receipt.charges if charge.name != ROUNDS)
     # The row count takes a little more than its share of the encoder's.
     assert spent / (spent + encoder) == pytest.approx(1 - AIM().encoding_share, rel=0.01)
 
 
-def test_rounds_grow_dearer_and_never_take_more_than_their_share():
+def test_rounds_cost_more_and_more_and_never_exceed_their_share():
     method = AIM(rounds_per_column=16, least_rounds=2)
-    lines = understudy.fit(ring(300), RING, method, epsilon=0.5, seed=0).receipt.charges
-    costs = np.array([line.mu**2 for line in lines if line.name == POT and line.mechanism == "discrete gaussian"])
+    charges = understudy.fit(ring(300), RING, method, epsilon=0.5, seed=0).receipt.charges
+    counts = [charge for charge in charges if charge.name == ROUNDS and charge.mechanism == "discrete gaussian"]
+    costs = np.array([charge.mu**2 for charge in counts])
     shares = costs / costs.sum()
     assert shares[0] == pytest.approx(1 / 64, rel=0.01)
     assert (np.diff(shares[:-1]) > -1e-9).all() and shares[:-1].max() <= 1 / 8 + 1e-9
@@ -107,37 +108,37 @@ def test_a_table_with_too_many_candidates_sees_samples_of_them(monkeypatch):
     assert model.sample(50, seed=0).height == 50 and model.receipt.not_released == 0
 
 
-# Accents ------------------------------------------------------------------------------------------------------------
+# Value weighting ----------------------------------------------------------------------------------------------------
 
 
 def choices(model):
-    return [line for line in model.receipt.charges if line.mechanism == "exponential"]
+    return [charge for charge in model.receipt.charges if charge.mechanism == "exponential"]
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
-def test_accents_are_paid_for_and_bring_no_more_noise_than_they_may(epsilon):
+def test_value_weighting_is_charged_and_brings_no_more_noise_than_it_may(epsilon):
     draw = np.random.default_rng(0)
     x = draw.normal(size=2000)
     frame = pl.DataFrame({"x": x, "y": np.where(draw.random(2000) < 0.03, 9.0, 0.1 * x), "z": draw.normal(size=2000)})
     schema = Schema(columns=tuple(Column(name=name, kind="continuous", low=-9.0, high=9.0) for name in "xyz"))
-    lines = choices(understudy.fit(frame, schema, QUICK_AIM, epsilon=epsilon, seed=0))
-    for line in lines:
-        assert 1 <= line.sensitivity <= FARTHEST**2 + 1e-9
-        largest_selection_noise = aim.LOUDEST * 1.5 * len(x)  # half more, since the number of rows has noise
-        assert line.sigma <= max(largest_selection_noise, line.noise_multiplier) * (1 + 1e-9) or epsilon < 0.1
-    assert (max(line.sensitivity for line in lines) > 4) == (epsilon == 100.0)
+    charges = choices(understudy.fit(frame, schema, QUICK_AIM, epsilon=epsilon, seed=0))
+    for charge in charges:
+        assert 1 <= charge.sensitivity <= FARTHEST**2 + 1e-9
+        largest = aim.LARGEST_SELECTION_NOISE * 1.5 * len(x)  # half more, since the number of rows has noise
+        assert charge.sigma <= max(largest, charge.noise_multiplier) * (1 + 1e-9) or epsilon < 0.1
+    assert (max(charge.sensitivity for charge in charges) > 4) == (epsilon == 100.0)
 
 
-def test_categories_are_chosen_as_if_there_were_no_accents():
+def test_categories_are_chosen_as_if_there_were_no_value_weighting():
     columns = tuple(Column(name=name, kind="categorical", values=("0", "1", "2", "3")) for name in "abcd")
     table = ring(500).select(pl.all().cast(pl.String))
     model = understudy.fit(table, Schema(columns=columns), QUICK_AIM, epsilon=1.0, seed=0)
-    assert {line.sensitivity for line in choices(model)} == {1.0}
+    assert {charge.sensitivity for charge in choices(model)} == {1.0}
 
 
 def test_an_error_far_out_weighs_more_and_so_does_its_noise():
-    estimate, accents = np.full((2, 3), 50.0), np.array([[1.0, 2.0, 0.0], [4.0, 1.0, 1.0]])
-    assert noise_expected(estimate, 3.0, accents) == pytest.approx(noise_expected(estimate, 3.0) * accents.mean())
+    estimate, weights = np.full((2, 3), 50.0), np.array([[1.0, 2.0, 0.0], [4.0, 1.0, 1.0]])
+    assert noise_expected(estimate, 3.0, weights) == pytest.approx(noise_expected(estimate, 3.0) * weights.mean())
 
 
 # Candidates ---------------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def test_what_is_allowed_keeps_the_model_small(mb, used):
     assert {*held, *((name,) for name in "abcdef")} <= allowed
     for clique in set(itertools.combinations("abcdef", 2)) - set(held):
         size = megabytes(model_size(space, [*held, clique]))
-        if set(clique) & set("ef"):  # joins what lies apart; judged by an upper bound
+        if set(clique) & set("ef"):  # joins unconnected parts; judged by an upper bound
             assert clique not in allowed or size <= mb
             assert clique in allowed or megabytes(model_size(space, held) + 25) > mb
         else:
@@ -173,8 +174,9 @@ def test_what_is_allowed_keeps_the_model_small(mb, used):
 def test_no_model_is_larger_than_was_allowed():
     method = AIM(max_model_mb=0.001)  # 131 cells: a triangle of the ring has 64
     model = understudy.fit(ring(), RING, method, epsilon=1e4, seed=0)
-    sizes = sum(table.probabilities.size for table in model.generator.tables)
-    assert max(table.probabilities.size for table in model.generator.tables) <= 64 and sizes <= 2 * 131
+    assert isinstance(model.generator, MarkovNet)
+    sizes = [table.probabilities.size for table in model.generator.tables]
+    assert max(sizes) <= 64 and sum(sizes) <= 2 * 131
 
 
 def test_the_noise_expected_is_that_of_a_count_where_cells_are_full():
@@ -192,9 +194,9 @@ def test_one_column_plans_nothing():
     assert AIM().plan(Schema(columns=RING.columns[:1])) == []
 
 
-def test_less_noise_makes_more_cells():
-    allowed = [AIM().cells_allowed(1e4, noise) for noise in (1e9, 100.0, 10.0, 1e-3, 0.0)]
-    assert allowed == sorted(allowed) and allowed[0] == 2.0 and allowed[-1] > aim.MOST_CELLS
+def test_less_noise_makes_more_bins():
+    allowed = [AIM().bins_allowed(1e4, noise) for noise in (1e9, 100.0, 10.0, 1e-3, 0.0)]
+    assert allowed == sorted(allowed) and allowed[0] == 2.0 and allowed[-1] > aim.MOST_BINS
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
-"""MST: the tree it chooses, the cells it uses, and how near its pairs come when there is no noise to speak of."""
+"""MST: the tree it chooses, the bins it uses, and how near its pairs come with hardly any noise."""
 
 import numpy as np
 import polars as pl
 import pytest
-from test_contract import FEW, distance, few
 
 import understudy
-from understudy.synthesizers.mst import MOST_CELLS, MST
+from fits import FEW, distance, few
+from understudy.synthesizers.mst import MOST_BINS, MST
 from understudy.tables.schema import Column, Schema
 
 CHAIN = Schema(
@@ -53,26 +53,23 @@ def test_numbers_keep_their_dependence():
     assert abs(np.corrcoef(ranks["x"], ranks["z"])[0, 1]) < 0.1
 
 
-def test_all_that_is_planned_is_bought():
+def test_all_that_is_planned_is_measured():
     receipt = understudy.fit(chain(300), CHAIN, "mst", epsilon=1.0, seed=0).receipt
     assert receipt.not_released == 0
-    assert (
-        [line.name for line in receipt.charges].count("tree")
-        == [line.name for line in receipt.charges].count("pairs")
-        == 4
-    )
+    names = [charge.name for charge in receipt.charges]
+    assert names.count("tree") == names.count("pairs") == 4
 
 
 def test_shares_of_the_plan_are_what_the_encoder_leaves():
     method = MST(encoding_share=0.4, selection_share=0.2)
-    assert sum(item.share for item in method.plan(CHAIN)) == pytest.approx(0.6)
+    assert sum(planned.share for planned in method.plan(CHAIN)) == pytest.approx(0.6)
     assert method.plan(Schema(columns=CHAIN.columns[:1])) == []
 
 
-def test_less_noise_makes_more_cells_within_bounds():
+def test_less_noise_makes_more_bins_within_bounds():
     method = MST()
-    allowed = [method.cells_allowed(1e4, noise) for noise in (1e9, 100.0, 10.0, 1e-3)]
-    assert allowed == sorted(allowed) and allowed[0] == 2.0 and allowed[-1] > MOST_CELLS
+    allowed = [method.bins_allowed(1e4, noise) for noise in (1e9, 100.0, 10.0, 1e-3)]
+    assert allowed == sorted(allowed) and allowed[0] == 2.0 and allowed[-1] > MOST_BINS
 
 
 @pytest.mark.parametrize(

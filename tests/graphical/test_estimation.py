@@ -1,98 +1,20 @@
-"""Graphical models against brute force over the whole joint distribution, closed forms, and another library."""
+"""Estimated models against brute force over the whole joint distribution, closed forms, and another library."""
 
 import itertools
 
 import numpy as np
 import pytest
+from graphs import DOMAIN, LOOP, SIZES, TREE, every_graph, project, random_joint
 
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Bins
-from understudy.graphical.inference import Passes, estimate, junction_tree, megabytes, model_size
+from understudy.graphical.estimation import estimate
 from understudy.graphical.marginals import Domain, Measured
 from understudy.tables.schema import Column, Schema
 
-SIZES = {"a": 2, "b": 3, "c": 2, "d": 3, "e": 2}
-DOMAIN = Domain(SIZES)
-TREE = [("a", "b"), ("b", "c"), ("b", "d")]
-LOOP = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")]
-WIDE = [("a", "b", "c"), ("c", "d"), ("d", "e")]
-every_graph = pytest.mark.parametrize("cliques", [[], TREE, LOOP, WIDE], ids=["none", "tree", "loop", "wide"])
 
-
-def project(joint, clique):
-    """A marginal of an array over all columns, axes in the clique's order."""
-    axes = [list(SIZES).index(name) for name in clique]
-    rest = tuple(i for i in range(len(SIZES)) if i not in axes)
-    return np.transpose(joint.sum(axis=rest), np.argsort(np.argsort(axes)))
-
-
-def random_joint(seed):
-    draw = np.random.default_rng(seed)
-    return draw.dirichlet(np.full(72, 0.7)).reshape(tuple(SIZES.values()))
-
-
-def cells_of(domain):
+def bins_of(domain):
     return {name: Bins(np.linspace(0, 1, size + 1), False) for name, size in domain.sizes.items()}
-
-
-# Junction trees.
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_every_clique_is_held_and_every_column_s_nodes_hang_together(seed):
-    draw = np.random.default_rng(seed)
-    names = list("abcdefgh")
-    domain = Domain({name: int(draw.integers(2, 5)) for name in names})
-    cliques = [tuple(draw.choice(names, draw.integers(1, 4), replace=False)) for _ in range(draw.integers(0, 9))]
-    nodes = junction_tree(domain, cliques)
-    assert {name for node in nodes for name in node.clique} == set(names)
-    assert all(any(set(clique) <= set(node.clique) for node in nodes) for clique in cliques)
-    assert [node.parent for node in nodes].count(-1) == 1 and nodes[0].parent == -1
-    seen = set()
-    for i, node in enumerate(nodes):
-        assert node.parent < i
-        shared = set(node.clique) & seen
-        assert set(node.separator) == shared  # the running intersection property
-        assert i == 0 or shared <= set(nodes[node.parent].clique)
-        seen |= set(node.clique)
-    assert model_size(domain, cliques) == sum(domain.size(node.clique) for node in nodes)
-
-
-def test_the_size_of_a_model_is_known_beforehand():
-    wide = Domain({f"c{i}": 100 for i in range(60)})
-    assert model_size(wide, [(f"c{i}", f"c{i + 1}") for i in range(59)]) == 59 * 100**2
-    everything = list(itertools.combinations(wide.names, 2))
-    assert model_size(wide, everything) == 100**60  # said, not built
-    assert megabytes(2**17) == 1.0
-
-
-@every_graph
-def test_passes_are_those_of_brute_force(cliques):
-    nodes = junction_tree(DOMAIN, cliques)
-    draw = np.random.default_rng(0)
-    potentials = [draw.normal(0, 3, DOMAIN.shape(node.clique)) for node in nodes]
-    log_joint = np.zeros(tuple(SIZES.values()))
-    for node, potential in zip(nodes, potentials, strict=True):
-        log_joint += potential.reshape([SIZES[name] if name in node.clique else 1 for name in SIZES])
-    joint = np.exp(log_joint)
-    marginals, conditionals, log_z = Passes(DOMAIN, nodes).run([each.copy() for each in potentials])
-    assert log_z == pytest.approx(np.log(joint.sum()))
-    joint /= joint.sum()
-    for node, marginal, conditional in zip(nodes, marginals, conditionals, strict=True):
-        assert np.allclose(marginal, project(joint, node.clique))
-        residual = tuple(i for i, name in enumerate(node.clique) if name in node.residual)
-        assert np.allclose(conditional.sum(axis=residual), 1.0)
-
-
-def test_potentials_far_apart_neither_overflow_nor_vanish():
-    nodes = junction_tree(DOMAIN, TREE)
-    potentials = [np.random.default_rng(0).normal(0, 1e5, DOMAIN.shape(node.clique)) for node in nodes]
-    with np.errstate(over="raise", invalid="raise", divide="raise"):
-        marginals, _, log_z = Passes(DOMAIN, nodes).run(potentials)
-    assert np.isfinite(log_z) and all(np.isclose(each.sum(), 1.0) for each in marginals)
-
-
-# Estimation.
 
 
 @every_graph
@@ -214,7 +136,7 @@ def test_tables_along_the_tree_draw_from_the_model(cliques):
     joint = random_joint(7)
     measured = [Measured(clique, 1e3 * project(joint, clique), 1.0) for clique in cliques]
     fitted = estimate(DOMAIN, measured, rows=1.0)
-    net = fitted.to_bayesnet(cells_of(DOMAIN))
+    net = fitted.to_bayesnet(bins_of(DOMAIN))
     product = np.ones(tuple(SIZES.values()))
     for table in net.tables:
         clique = (*table.parents, table.column)
@@ -231,7 +153,7 @@ def test_parents_list_every_edge_once_in_the_schema_s_order():
     joint = random_joint(0)
     fitted = estimate(DOMAIN, [Measured(c, 100 * project(joint, c), 1.0) for c in TREE], rows=100)
     schema = Schema(columns=tuple(Column(name=name, kind="boolean") for name in "dcbae"))
-    assert fitted.to_bayesnet(cells_of(DOMAIN)).parents(schema) == {
+    assert fitted.to_bayesnet(bins_of(DOMAIN)).parents(schema) == {
         "d": [],
         "c": [],
         "b": ["d", "c"],
