@@ -24,7 +24,7 @@ from understudy.tables.structure import FoundColumn, Source, TableError, check_d
 
 _DRAFT_ROWS = 1000  # The kinds of a draft are guessed from so many rows.
 _HEAD_BYTES = 65536  # A header without quotes is looked for in so many bytes, to spare polars the whole file.
-_BLOCK_BYTES = 1 << 22  # Quotes are checked in blocks of this size, which fit into a processor's cache.
+_BLOCK_BYTES = 1 << 18  # Quotes are checked in blocks of this size, which fit into a processor's cache.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _OTHER_ARCHIVES = (b"\x28\xb5\x2f\xfd", b"x\x01", b"x^", b"x\x9c", b"x\xda")

@@ -2,7 +2,7 @@
 
 The one rule: what pandas calls the type of a column is inferred from its cells, so one row more may turn whole numbers
 into fractions and fractions into objects. Every cell is therefore read as it would be in a column of objects
-(cells.py), and arrays are a faster way to the same values. pyarrow is needed by nobody whose columns are not made of it.
+(cells.py), and arrays are a faster way to the same values. Only columns that are made of pyarrow need it.
 """
 
 from collections.abc import Sequence
@@ -28,17 +28,20 @@ def column_of_pandas(series: Any) -> FoundColumn:
         return _categories(name, list(dtype.categories), series.cat.codes.to_numpy())
     if isinstance(dtype, pandas.ArrowDtype):
         found = column_of_pyarrow(name, series.array.__arrow_array__())
-        return FoundColumn(series=found.series, unreadable=found.unreadable, untyped=True)
+        untyped = found.series.dtype != pl.Object  # which stands for a foreign type
+        return FoundColumn(series=found.series, unreadable=found.unreadable, untyped=untyped)
     if isinstance(dtype, pandas.DatetimeTZDtype):
         values = series.to_numpy(dtype=f"datetime64[{dtype.unit}]")
         return _instants(name, values, zoned=True)
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         return _instants(name, series.to_numpy(), zoned=False)
     if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
-        return FoundColumn(series=_numbers(name, series.to_numpy()))
-    if dtype.kind in "biuf" and hasattr(dtype, "numpy_dtype"):  # a nullable type of pandas: Int64, boolean, Float32
+        return FoundColumn(series=_numbers(name, series.to_numpy()), untyped=True)
+    numpy_dtype = getattr(dtype, "numpy_dtype", None)
+    if numpy_dtype is not None and dtype.kind in "biuf":  # a nullable type of pandas: Int64, boolean, Float32
         blank = pl.Series(series.isna().to_numpy())
-        return FoundColumn(series=_numbers(name, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0)).set(blank, None))
+        numbers = _numbers(name, series.to_numpy(dtype=numpy_dtype, na_value=0))
+        return FoundColumn(series=numbers.set(blank, None), untyped=True)
     return _objects(name, series.to_numpy(dtype=object).tolist())
 
 
@@ -51,7 +54,7 @@ def _numbers(name: str, values: np.ndarray) -> pl.Series:
 def _instants(name: str, values: np.ndarray, *, zoned: bool) -> FoundColumn:
     unit, _ = np.datetime_data(values.dtype)
     ticks = pl.Series(name, values.view(np.int64)).set(pl.Series(np.isnat(values)), None)
-    return FoundColumn.from_ticks(ticks, unit, zoned=zoned)
+    return FoundColumn.from_ticks(ticks, unit, zoned=zoned, untyped=True)
 
 
 def _objects(name: str, cells: Sequence[Any]) -> FoundColumn:

@@ -25,8 +25,9 @@ class FoundColumn:
 
     Attributes:
         series: Its cells; null if they are blank or unreadable.
-        untyped: Whether the cells have no declared type (those of a CSV file, text and objects in pandas). Text among
-            them may be a number. In a column that is declared as text it never is.
+        untyped: Whether the cells have no declared type, as in a CSV file and in pandas, where the type follows from
+            the cells. Text among them may be a number; in a column that is declared as text it never is. And a type
+            that cannot hold the kind is refused if it is declared, else each cell of it is missing.
         unreadable: Which cells hold something that no kind of column can read, such as a list or the year 12 000; None
             if there are none.
     """
@@ -43,10 +44,10 @@ class FoundColumn:
         return cls(series=held, unreadable=held.is_null() & series.is_not_null() if lost else None)
 
     @classmethod
-    def from_ticks(cls, ticks: pl.Series, unit: str, *, zoned: bool) -> Self:
+    def from_ticks(cls, ticks: pl.Series, unit: str, *, zoned: bool, untyped: bool = False) -> Self:
         """A column of instants from whole numbers of a unit since 1970; those out of range are unreadable."""
         found = instants.from_ticks(ticks, unit, zoned=zoned)
-        return cls(series=found, unreadable=found.is_null() & ticks.is_not_null())
+        return cls(series=found, untyped=untyped, unreadable=found.is_null() & ticks.is_not_null())
 
     @classmethod
     def foreign(cls, name: str, length: int) -> Self:

@@ -184,6 +184,17 @@ class _Cells:
                 "be read as that. Change the kind in the schema, or list how a missing value is spelt under `missing`."
             )
 
+    def none_readable(self) -> np.ndarray:
+        """The values of a type that cannot hold the kind: it is refused if it was declared, else every cell is missing.
+
+        A type of pandas was not declared but follows from the cells, and all of these may be blank.
+        """
+        if self.typed:
+            raise self.wrong_type()
+        held = self.series.fill_nan(None) if self.series.dtype.is_float() else self.series
+        self.require_one(False, lambda: held.null_count() < len(held))
+        return np.full(len(held), np.nan)
+
     def without_missing(self, text: pl.Series) -> pl.Series:
         """Text without the space around it, null where it says that the value is missing."""
         stripped = text.str.strip_chars()
@@ -250,7 +261,7 @@ def _plain_numbers(cells: _Cells) -> np.ndarray:
     elif series.dtype.is_decimal():
         series = series.cast(pl.String).cast(pl.Float64)  # rounded once; a cast rounds twice
     elif not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
-        raise cells.wrong_type()
+        return cells.none_readable()
     return series.cast(pl.Float64).to_numpy()  # NaN for null
 
 
@@ -290,7 +301,7 @@ def _instants(cells: _Cells) -> np.ndarray:
         moments = series
         cells.require_one(moments.null_count() < len(moments), lambda: False)
     else:
-        raise cells.wrong_type()
+        return cells.none_readable()
     array = instants.microseconds(moments).cast(pl.Float64).to_numpy()
     missing = instants.from_text(pl.Series(sorted(cells.missing), dtype=pl.String)).drop_nulls()
     if len(missing):
