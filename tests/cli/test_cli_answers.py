@@ -1,4 +1,4 @@
-"""What the commands answer programs, one JSON object, and what they show while one waits: a bar, on a terminal."""
+"""What the commands answer programs, one JSON object, and what they show while they work: a bar, on a terminal."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import understudy as us
 from conftest import TINY_GRID
 from understudy import datasets
-from understudy.cli import cli, demo
+from understudy.cli import cli
 from understudy.privacy.ledger_file import LedgerFile
 
 
@@ -35,7 +35,9 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("people")
     datasets.example(300).write_csv(folder / "people.csv")
     datasets.example_schema().write(folder / "people.toml")
-    model = us.fit(folder / "people.csv", folder / "people.toml", epsilon=2.0, ledger=folder / "budget.jsonl")
+    ledger = folder / "budget.jsonl"
+    model = us.fit(folder / "people.csv", folder / "people.toml", "independent", epsilon=2.0, ledger=ledger)
+    model.sample(200, seed=1).write_csv(folder / "synthetic.csv")
     model.save(folder / "m.understudy")
     return folder
 
@@ -104,25 +106,30 @@ def test_an_evaluation_is_stamped(folder):
     assert said["rows"][0]["metric"] == "tvd1" and said["rows"][0]["value"] == 0.0
 
 
-@pytest.mark.parametrize("real", [False, True])
-def test_a_report_says_where_it_is_and_whether_it_may_be_handed_on(folder, tmp_path, real):
-    options = ["--real", folder / "people.csv", "--learners", "none"] if real else []
-    said = answer("report", folder / "m.understudy", *options, "-o", tmp_path / "r.html")
+@pytest.mark.parametrize(
+    ("given", "stamps"),
+    [
+        ([], []),
+        (["--real", "people.csv", "--learners", "none"], ["Not covered by the budget"]),
+        (["--synthetic", "synthetic.csv"], ["not known to come from this model"]),
+        (
+            ["--real", "people.csv", "--learners", "none", "--synthetic", "synthetic.csv"],
+            ["not known to come from this model", "Not covered by the budget"],
+        ),
+    ],
+    ids=["model", "real", "synthetic", "both"],
+)
+def test_a_report_says_where_it_is_and_what_the_receipt_does_not_cover(folder, tmp_path, monkeypatch, given, stamps):
+    monkeypatch.chdir(folder)
+    said = answer("report", "m.understudy", *given, "-o", tmp_path / "r.html")
     assert said["page"] == str(tmp_path / "r.html") and Path(said["page"]).exists() and Path(said["numbers"]).exists()
-    assert said["covered_by_budget"] is not real and bool(said["note"]) is real
+    assert said["covered_by_budget"] is not bool(stamps) and bool(said["note"]) is bool(stamps)
+    assert all(stamp in said["note"] for stamp in stamps)
 
 
 def test_the_versions_name_what_it_is_built_on():
     said = answer("version")
     assert said["understudy"] == us.__version__ and said["packages"]["polars"] == pl.__version__
-
-
-def test_the_demo_tells_its_story_on_stderr(tmp_path):
-    result = run("demo", "-o", tmp_path / "demo", "--json")
-    said = json.loads(result.stdout)
-    assert result.exit_code == 0 and "Privacy receipt" in result.stderr
-    assert us.Receipt.from_json(json.dumps(said["receipt"])).budget.epsilon == 1.0
-    assert set(said["files"]) == set(demo.FILES) and all(os.path.exists(path) for path in said["files"].values())
 
 
 GRID = (
@@ -136,7 +143,7 @@ scores = ["tvd1"]
 )
 
 
-def test_a_race_and_its_tables_can_be_read(tmp_path):
+def test_a_benchmark_and_its_tables_can_be_read(tmp_path):
     grid, results = tmp_path / "grid.toml", tmp_path / "results"
     grid.write_text(GRID)
     said = answer("bench", grid, "-o", results, "--processes", 1)
@@ -189,7 +196,7 @@ def terminal(monkeypatch):
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["text", "json"])
-def test_an_evaluation_shows_that_it_goes_on_on_a_terminal_alone(folder, terminal, flags):
+def test_an_evaluation_shows_progress_on_a_terminal_alone(folder, terminal, flags):
     people = folder / "people.csv"
     words = ["evaluate", people, people, folder / "people.toml", "--metrics", "tvd1", *flags]
     silent = run(*words)
@@ -198,8 +205,7 @@ def test_an_evaluation_shows_that_it_goes_on_on_a_terminal_alone(folder, termina
     assert silent.stderr == "" and "comparing" in shown.stderr and shown.stdout == silent.stdout
 
 
-def test_an_evaluation_says_whom_it_trains(folder, terminal):
-    pytest.importorskip("sklearn")
+def test_an_evaluation_says_which_learner_it_trains(folder, terminal):
     terminal()
     people = folder / "people.csv"
     result = run("evaluate", people, people, folder / "people.toml", "--metrics", "r2", "--learners", "svm", "--json")
@@ -208,7 +214,8 @@ def test_an_evaluation_says_whom_it_trains(folder, terminal):
 
 @pytest.mark.parametrize("flags", [["--json"], ["--json", "--quiet"]], ids=["shown", "quiet"])
 def test_a_fit_shows_its_progress_on_a_terminal_unless_it_is_to_be_quiet(folder, tmp_path, terminal, flags):
-    words = ["fit", folder / "people.csv", folder / "people.toml", "--epsilon", 1, "-o", tmp_path / "m", *flags]
+    options = ["--epsilon", 1, "--method", "copula", "-o", tmp_path / "m"]
+    words = ["fit", folder / "people.csv", folder / "people.toml", *options, *flags]
     assert run(*words).stderr == ""
     terminal()
     result = run(*words)

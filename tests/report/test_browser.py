@@ -1,8 +1,7 @@
 """The report in a real browser: nothing is too wide, cut off, unreadable or loaded from elsewhere.
 
 Two pages are opened in headless Chromium, on a desktop and on a phone, in light and in dark. What they looked like is
-kept in the folder that UNDERSTUDY_ARTIFACTS names, or in build/browser. Without the extra `browser`, or without a
-browser, these tests are skipped.
+kept in the folder that UNDERSTUDY_ARTIFACTS names, or in build/browser. Without a browser, these tests are skipped.
 """
 
 import dataclasses
@@ -16,14 +15,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright import sync_api as playwright
 
 import understudy as us
 from conftest import MIXED, mixed_table
 from understudy import datasets
 from understudy.tables.schema import Column
 
-EXTRA = "the extra `browser` is not installed: pip install 'understudy[browser]'"
-playwright = pytest.importorskip("playwright.sync_api", reason=EXTRA)
+pytestmark = pytest.mark.browser
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 ROOT = Path(__file__).parents[2]
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
@@ -96,7 +96,7 @@ def browser():
                 yield opened
                 opened.close()
                 return
-        pytest.skip("there is no browser: apt-get install chromium, or playwright install chromium-headless-shell")
+        pytest.skip("no browser is installed: apt-get install chromium, or playwright install chromium-headless-shell")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,8 +268,7 @@ def test_the_page_is_printed_whole_and_on_white(view):
 
 @each_once
 def test_axe_finds_nothing_serious(view):
-    module = pytest.importorskip("axe_playwright_python.sync_playwright", reason=EXTRA)
-    found = module.Axe().run(view.page).response["violations"]
+    found = Axe().run(view.page).response["violations"]
     bad = [rule for rule in found if rule["impact"] in ("serious", "critical")]
     assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in bad] == []
 
@@ -288,7 +287,6 @@ two</text></svg></body></html>""")
         assert len(page.evaluate(FAINT)) == len(page.evaluate(SMALL)) == 1
         assert "" in read_out(page)
         assert any("error" in one for one in said) or len(asked) > 1
-        module = pytest.importorskip("axe_playwright_python.sync_playwright", reason=EXTRA)
-        assert {"image-alt", "svg-img-alt"} <= {rule["id"] for rule in module.Axe().run(page).response["violations"]}
+        assert {"image-alt", "svg-img-alt"} <= {rule["id"] for rule in Axe().run(page).response["violations"]}
     finally:
         page.context.close()
