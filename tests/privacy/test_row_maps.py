@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from understudy.core.randomness import Key
@@ -181,7 +182,7 @@ def test_a_map_takes_rows_of_which_there_are_none(row_map):
 VALUES = np.array([-1e9, -1.0, 0.0, 1.0, 2.0, np.inf, np.nan])
 
 
-def of(row_map, values=VALUES):
+def of(row_map, values: ArrayLike = VALUES):
     return derived({"a": np.asarray(values)}, row_map)
 
 

@@ -21,7 +21,7 @@ class ColumnFacts(TypedDict):
         missing: The share of missing values.
         integer: Whether the distribution is over whole numbers.
         labels: Of a column of categories.
-        given: Whether the column passes through.
+        given: Whether the column passes through; the word is part of the file format.
     """
 
     missing: float
