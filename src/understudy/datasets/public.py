@@ -22,7 +22,7 @@ import polars as pl
 
 from understudy.core.files import cache_folder, replacing
 from understudy.core.text import did_you_mean
-from understudy.datasets import openml
+from understudy.datasets.openml import OpenMLError, fetch, parse_arff
 from understudy.tables.schema import Schema
 
 
@@ -214,15 +214,15 @@ def _download(name: str) -> pl.DataFrame:
     table = TABLES[name]
     source = f"OpenML's data set {table.openml}"
     try:
-        text = openml.fetch(table.openml)
-    except openml.OpenMLError as error:
+        text = fetch(table.openml)
+    except OpenMLError as error:
         raise DatasetError(
             f"{name}: there is no {name}.csv in the folder that UNDERSTUDY_DATA names "
             f"({os.environ.get('UNDERSTUDY_DATA') or 'not set'}) or in the cache ({cache_folder()}), "
             f"and OpenML cannot be asked: {error}. Put the file in one of the two."
         ) from None
     try:
-        frame = table.from_openml(openml.parse_arff(text))
+        frame = table.from_openml(parse_arff(text))
     except (ValueError, KeyError, pl.exceptions.PolarsError):
         raise DatasetError(f"{source}: expected an ARFF file with the columns of {name}.") from None
     frame = _checked(frame, name, source=source)

@@ -83,7 +83,7 @@ LEARNERS: Mapping[str, Learner] = types.MappingProxyType(
             regressor="MLPRegressor",
             classifier="MLPClassifier",
             settings={"hidden_layer_sizes": (64, 32), "batch_size": 200, "learning_rate_init": 0.002},
-            reason="small, for tables from some hundred rows; the number of batches bounds the time on large ones",
+            reason="small enough for a few hundred rows; the number of batches bounds the time on large tables",
             running={"n_iter_no_change": 1_000_000},  # the number of steps is fixed, whatever the loss is
             seed_as="random_state",
             steps=3000,
@@ -94,7 +94,7 @@ LEARNERS: Mapping[str, Learner] = types.MappingProxyType(
             regressor="RandomForestRegressor",
             classifier="RandomForestClassifier",
             settings={"n_estimators": 100, "max_features": 1 / 3, "min_samples_leaf": 2},
-            reason="a third of the features a split is Breiman's default for regression, and 100 trees scikit-learn's",
+            reason="a third of the features per split is Breiman's default for regression; 100 trees is scikit-learn's",
             seed_as="random_state",
             threads_as="n_jobs",
         ),
@@ -103,7 +103,7 @@ LEARNERS: Mapping[str, Learner] = types.MappingProxyType(
             regressor="XGBRegressor",
             classifier="XGBClassifier",
             settings={"n_estimators": 300, "max_depth": 6, "learning_rate": 0.08, "tree_method": "hist"},
-            reason="as CatBoost, so that the two differ by library only",
+            reason="the same as CatBoost, so that the two differ by library only",
             # One thread: XGBoost's threads spin while they wait for each other. On shared cores, two threads took 78 s
             # where one takes 2 s.
             running={"verbosity": 0, "n_jobs": 1},
@@ -114,7 +114,7 @@ LEARNERS: Mapping[str, Learner] = types.MappingProxyType(
             regressor="SVR",
             classifier="SVC",
             settings={"kernel": "rbf", "gamma": "scale", "C": 0.1},
-            reason="the weak machine that published tables report; its time grows with the square of the rows",
+            reason="a weak learner that published tables report; its time grows with the square of the rows",
             running={"cache_size": 500},
             most_rows=4000,
             farthest=5,
