@@ -28,6 +28,9 @@ class Example(Settings):
     }
 
 
+WIDTHS = "Example.widths: expected a tuple of at least one entry, each a whole number >= 1"
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -38,13 +41,13 @@ class Example(Settings):
         ("share", 1.5000000000000002, "Example.share: expected a finite number > 0 and < 1, got 1.5."),
         ("share", float("nan"), "Example.share: expected a finite number > 0 and < 1, got nan."),
         ("share", "half", "Example.share: expected a finite number > 0 and < 1, got 'half'."),
-        ("widths", (), "Example.widths: expected a tuple of at least one entry, each a whole number >= 1, got ()."),
+        ("widths", (), f"{WIDTHS}, got ()."),
         (
             "widths",
             (1, 0),
-            "Example.widths: expected a tuple of at least one entry, each a whole number >= 1, got (1, 0).",
+            f"{WIDTHS}, got (1, 0).",
         ),
-        ("widths", 3, "Example.widths: expected a tuple of at least one entry, each a whole number >= 1, got 3."),
+        ("widths", 3, f"{WIDTHS}, got 3."),
         ("kind", "odd", "Example.kind: expected one of plain, fancy, got 'odd'."),
         ("fast", 1, "Example.fast: expected True or False, got 1."),
         ("limit", -1, "Example.limit: expected a finite number >= 0, or None, got -1."),
