@@ -8,7 +8,7 @@ the receipt says it.
 import dataclasses
 import hashlib
 import numbers
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -53,8 +53,7 @@ class Key:
 
         low, high = self.sequence.generate_state(2, np.uint32).tolist()
         data = jax.device_put(np.array([high, low], dtype=np.uint32))  # pyright: ignore[reportUnknownMemberType]
-        key: Array = jax.random.wrap_key_data(data, impl="threefry2x32")
-        return key
+        return cast("Array", jax.random.wrap_key_data(data, impl="threefry2x32"))
 
     def __repr__(self) -> str:
         return f"Key({'secret' if self.secret else 'seeded'})"
