@@ -1,4 +1,4 @@
-"""Even draws: as even as can be together, and each as uniform as ever."""
+"""Stratified sampling: even together, and each number by itself as uniform as an independent one."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def test_a_group_of_m_has_one_number_in_each_of_m_intervals():
         assert sorted(np.floor(own * len(own)).astype(int)) == list(range(len(own)))
 
 
-def test_each_entry_alone_is_uniform_and_its_place_has_no_say():
+def test_each_entry_alone_is_uniform_whatever_its_place():
     groups = np.array([0, 0, 1, 0, 2])
     drawn = np.array([stratified_uniforms(groups, np.random.default_rng(seed)) for seed in range(4000)])
     for entry in drawn.T:
@@ -24,14 +24,14 @@ def test_each_entry_alone_is_uniform_and_its_place_has_no_say():
 
 def test_levels_keep_their_order_and_what_is_missing():
     levels = np.array([0.9, np.nan, 0.2, 0.21, np.nan, 0.95])
-    even = stratified_levels(levels, np.random.default_rng(0))
-    assert np.array_equal(np.isnan(even), np.isnan(levels))
+    spread = stratified_levels(levels, np.random.default_rng(0))
+    assert np.array_equal(np.isnan(spread), np.isnan(levels))
     present = ~np.isnan(levels)
-    assert np.array_equal(np.argsort(even[present]), np.argsort(levels[present]))
-    assert sorted(np.floor(even[present] * 4).astype(int)) == [0, 1, 2, 3]
+    assert np.array_equal(np.argsort(spread[present]), np.argsort(levels[present]))
+    assert sorted(np.floor(spread[present] * 4).astype(int)) == [0, 1, 2, 3]
 
 
-def test_evened_levels_of_independent_rows_are_uniform_one_by_one():
+def test_stratified_levels_of_independent_rows_are_uniform_one_by_one():
     drawn = np.array(
         [
             stratified_levels(np.random.default_rng(seed).random(7), np.random.default_rng(seed + 1))

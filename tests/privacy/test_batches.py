@@ -23,7 +23,7 @@ def included_units(rate, units, count, seed=0):
     most = largest_batch(units, rate)
     with jax.enable_x64(True):
         keys = jax.random.split(jax.random.key(seed), count)
-        places, drawn = jax.vmap(lambda key: poisson_batch(key, jnp.float64(rate), units, most))(keys)
+        places, drawn = jax.jit(jax.vmap(lambda key: poisson_batch(key, jnp.float64(rate), units, most)))(keys)
     included = np.zeros((count, units + 1), dtype=int)
     rows = np.repeat(np.arange(count), most).reshape(count, most)
     np.add.at(included, (rows, np.where(drawn, places, units)), 1)

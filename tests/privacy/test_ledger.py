@@ -189,7 +189,7 @@ def test_a_charge_of_another_kind_is_refused(planned, mechanism, message):
 def test_the_total_can_be_recomputed_from_the_charges(plan, epsilon):
     receipt = spend_all(Ledger(Budget(epsilon=epsilon, delta=1e-6), plan))
     left = receipt.delta - sum(charge.times * charge.threshold_delta for charge in receipt.charges)
-    again = by_pld(receipt.events(), left, spacing=2e-4 * epsilon)
+    again = by_pld(receipt.events(), left, spacing=4e-4 * epsilon)
     assert again == pytest.approx(receipt.epsilon, rel=0.01)
     assert again <= epsilon
     assert receipt.epsilon <= epsilon

@@ -3,9 +3,12 @@
 The one rule: a compiled program tells the sizes of its arrays, so it is kept only if those sizes are public.
 """
 
+# JAX leaves the type of its settings open.
+# pyright: reportUnknownMemberType=false
+
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from understudy.core.files import cache_folder
 
@@ -24,7 +27,7 @@ def keep_compiled() -> None:
 
 
 @contextlib.contextmanager
-def kept_on_disk(public: bool) -> Iterator[None]:
+def kept_on_disk(public: bool) -> Generator[None, None, None]:
     """Keeps what is compiled in the cache folder, unless the sizes of its arrays are not public."""
     import jax
 

@@ -1,6 +1,7 @@
-"""Files that are the old one or the new one, whole, and never something in between.
+"""Files that are replaced as a whole, locks on files, and the cache folder.
 
-The one rule: nothing is written in place. A new file is made beside the old, synced to disk and then renamed over it.
+The one rule: nothing is written in place. A new file is made beside the old, synced to disk and then renamed over it,
+so that whoever opens it finds the old file or the new one, and nothing in between.
 """
 
 import contextlib
@@ -8,18 +9,18 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Gives a temporary file beside `path` that takes its place when the block ends well.
+def replacing(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
+    """Gives a temporary file beside `path` that replaces it when the block ends without an error.
 
     Whatever happens, and whenever the process dies, `path` is the old file or the whole new one.
 
     Raises:
-        OSError: The place cannot be written.
+        OSError: The file cannot be written there.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -47,14 +48,14 @@ def _sync(path: Path) -> None:
 
 
 def lock(descriptor: int, *, shared: bool = False, patience: float = 0.0) -> None:
-    """Locks an open file for this process, until it is closed.
+    """Locks an open file, until its descriptor is closed.
 
     Args:
         shared: Whether other processes may hold the lock too, as readers.
         patience: Seconds to wait for a process that holds it.
 
     Raises:
-        BlockingIOError: Another process still holds it.
+        BlockingIOError: Another process still holds the lock.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     deadline = time.monotonic() + patience
@@ -74,5 +75,5 @@ def reason(error: Exception) -> str:
 
 
 def cache_folder() -> Path:
-    """Where tables and compiled programs are kept: `understudy` in XDG_CACHE_HOME, or in ~/.cache."""
+    """The folder for downloaded tables and compiled programs: `understudy` in XDG_CACHE_HOME, or in ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "understudy"

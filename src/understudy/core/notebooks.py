@@ -1,4 +1,4 @@
-"""How things show themselves in a notebook: a title, a small table, a few notes.
+"""How objects are displayed in a notebook: a title, a small table, a few notes.
 
 The one rule: everything is escaped. Names and categories come from other people's files.
 """

@@ -1,15 +1,19 @@
-"""Keys: where chance comes from, and whether it may be called secret.
+"""Keys: where randomness comes from, and whether it is secret.
 
-The one rule: randomness is never hidden. Whatever draws takes a `key`, and a key knows if the operating system made
-it or a person did. Noise drawn from a seed that someone may know protects nobody, so hatches ask the key and the
-receipt says it.
+The one rule: randomness is never hidden. Whatever draws takes a `key`, and a key knows whether the operating system
+made it or a person did. Noise drawn from a seed that someone may know protects nobody, so mechanisms ask the key and
+the receipt says it.
 """
 
 import dataclasses
 import hashlib
-from typing import Any
+import numbers
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from jax import Array
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -26,9 +30,12 @@ class Key:
     @classmethod
     def new(cls, seed: int | None = None) -> "Key":
         """A root key: from the operating system's entropy, or from a seed for tests and experiments."""
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
+        given: object = seed
+        if given is None:
+            return cls(np.random.SeedSequence(None), True)
+        if isinstance(given, bool) or not isinstance(given, numbers.Integral) or given < 0:
             raise ValueError(f"seed: expected a whole number >= 0 or None, got {seed!r}.")
-        return cls(np.random.SeedSequence(None if seed is None else int(seed)), seed is None)
+        return cls(np.random.SeedSequence(int(given)), False)
 
     def child(self, label: str) -> "Key":
         """The stream that belongs to a label; other labels give independent streams."""
@@ -40,13 +47,13 @@ class Key:
         """A generator at the start of this stream."""
         return np.random.Generator(np.random.SFC64(self.sequence))
 
-    def jax(self) -> Any:
+    def jax(self) -> "Array":
         """JAX's counter-based generator at the start of this stream; its state is 64 bits wide."""
         import jax
 
         low, high = self.sequence.generate_state(2, np.uint32).tolist()
-        data = np.array([high, low], dtype=np.uint32)
-        return jax.random.wrap_key_data(jax.device_put(data), impl="threefry2x32")
+        data = jax.device_put(np.array([high, low], dtype=np.uint32))  # pyright: ignore[reportUnknownMemberType]
+        return cast("Array", jax.random.wrap_key_data(data, impl="threefry2x32"))
 
     def __repr__(self) -> str:
         return f"Key({'secret' if self.secret else 'seeded'})"

@@ -1,7 +1,7 @@
-"""Even draws: chance that is shared out over the rows drawn together, so that little is left of it in their sums.
+"""Stratified sampling: numbers drawn together are spread more evenly than independent ones would be.
 
-The one rule: every row still has the distribution it is drawn from; rows drawn together only share it out more evenly
-than independent ones would. Public mathematics: nothing here sees a row that is private.
+The one rule: every number by itself still has the distribution it is drawn from; only the sums of numbers drawn
+together vary less. Public mathematics: nothing here is given a private row.
 
 Sources: Cochran (1977), "Sampling techniques", chapter 5, for stratified sampling.
 """
@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.integer]
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
+"""Numbers are capped here, since rounding could otherwise give 1."""
 
 
-def stratified_uniforms(groups: NDArray, draw: np.random.Generator) -> Floats:
+def stratified_uniforms(groups: Integers, draw: np.random.Generator) -> Floats:
     """A uniform number in [0, 1) for each entry; of a group of m, one in each interval [i / m, (i + 1) / m)."""
-    order = np.argsort(groups + draw.random(len(groups)))  # groups one after the other, each in a random order
+    order = np.argsort(groups + draw.random(len(groups)))  # one group after the other, each in a random order
     ordered = groups[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
     sizes = np.diff(starts, append=len(ordered))
@@ -29,11 +31,11 @@ def stratified_levels(levels: Floats, draw: np.random.Generator) -> Floats:
     """Levels in the same order, of which one lies in each interval [i / m, (i + 1) / m); missing ones stay missing."""
     present = np.flatnonzero(~np.isnan(levels))
     order = present[np.argsort(levels[present], kind="stable")]
-    even = np.full(len(levels), np.nan)
-    even[order] = _within(np.arange(len(order)), len(order), draw)
-    return even
+    stratified = np.full(len(levels), np.nan)
+    stratified[order] = _within(np.arange(len(order)), len(order), draw)
+    return stratified
 
 
-def _within(place: NDArray, intervals: NDArray | int, draw: np.random.Generator) -> Floats:
+def _within(place: Integers, intervals: Integers | int, draw: np.random.Generator) -> Floats:
     """A uniform number in each interval [place / intervals, (place + 1) / intervals)."""
     return np.minimum((place + draw.random(len(place))) / intervals, BELOW_ONE)

@@ -21,7 +21,7 @@ import functools
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from understudy.privacy.gaussian import gaussian_epsilon, gaussian_mu
@@ -167,7 +167,7 @@ def _gaussian_events(composition: Composition) -> "list[DpEvent]":
 
 
 @contextlib.contextmanager
-def _quiet_absl() -> Iterator[None]:
+def _quiet_absl() -> Generator[None, None, None]:
     """Keeps the accountant from reporting, on stderr, each Renyi order it leaves out."""
     logger = logging.getLogger("absl")
     before, logger.disabled = logger.disabled, True

@@ -7,6 +7,12 @@ nothing is kept.
 Batches and noise are drawn in float64 from JAX's counter-based generator, whose normals end beyond 8 deviations.
 """
 
+# JAX leaves many types open, so what comes out of it is not checked here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+# Exact rows are read here, as in every mechanism of this folder.
+# pyright: reportPrivateUsage=false
+
 import dataclasses
 import functools
 import math

@@ -9,6 +9,9 @@ derivative with respect to its output, so its norm is |a| |δ| and no gradient i
 Source: Goodfellow (2015), arXiv:1510.01799, for norms from factors.
 """
 
+# JAX leaves many types open, so what comes out of it is not checked here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import functools
 import operator
 from collections.abc import Sequence

@@ -25,8 +25,12 @@ Sources: Abadi et al. (2016), arXiv:1607.00133, for the method; Mironov (2012), 
 significant bits for differential privacy".
 """
 
+# JAX leaves many types open, so what comes out of it is not checked here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -41,7 +45,7 @@ from understudy.privacy.batches import Draws, PaddedRows, draw_rounds, largest_b
 from understudy.privacy.clipping import LEAST_USABLE, Layer, Mask, clipped_sums, usable_part
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
-from understudy.privacy.row_programs import RowProgram, apply_row_wise, row_program
+from understudy.privacy.row_programs import RowProgram, apply_row_wise, row_program, shapes_of
 from understudy.privacy.rows import PrivateRows
 
 Array = jax.Array
@@ -228,7 +232,7 @@ def traced_factors(loop: Loop[State, Any], state: State, columns: int, rows: int
     Raises:
         SideEffects: The network does something other than array operations.
     """
-    leaves, tree = jax.tree.flatten(jax.eval_shape(lambda given: given, state))
+    leaves, tree = jax.tree.flatten(shapes_of(state))
     return _traced_factors(loop, tree, tuple(leaves), columns, rows)
 
 
@@ -245,9 +249,11 @@ def _traced_factors(
 
     program = row_program(pairs, state, columns=columns, rows=rows)
     inside = jax.ShapeDtypeStruct((program.rows_at_once, 1), jnp.bool_)
-    sums = jax.eval_shape(
-        lambda made, inside: clipped_sums(_layers(made, seen), inside, 1.0), program.traced.out_avals, inside
-    )
+
+    def summed(made: list[Array], inside: Array) -> list[Array]:
+        return clipped_sums(_layers(made, seen), inside, 1.0)
+
+    sums = jax.eval_shape(summed, program.traced.out_avals, inside)
     return FactorProgram(program, tuple(seen), sum(layer.size for layer in sums))
 
 
@@ -298,7 +304,7 @@ def _train_together(
         if progress is not None:
             progress(min(first + at_once, last) * steps, last * steps)
     state = jax.device_get(state)
-    return [jax.tree.map(lambda leaf, i=i: leaf[i], state) for i in range(len(trainings))] if many else [state]
+    return [jax.tree.map(operator.itemgetter(i), state) for i in range(len(trainings))] if many else [state]
 
 
 def _rounds_at_once(numbers: int) -> int:

@@ -22,7 +22,7 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -154,7 +154,7 @@ class LedgerFile:
     # --- The file itself ---
 
     @contextlib.contextmanager
-    def _open(self, *, write: bool) -> Iterator[int]:
+    def _open(self, *, write: bool) -> Generator[int, None, None]:
         """The file, open and locked: exclusively to write, together with others to read."""
         descriptor = None
         try:

@@ -1,34 +1,38 @@
 """Exact discrete Gaussian noise, and Gumbel noise for selections.
 
-Noise is OpenDP's, which draws from the operating system. With a seeded key it is NumPy's: repeatable, and worthless as
-protection.
+The one rule: with a secret key, noise comes from OpenDP, which draws from the operating system. With a seeded key it
+comes from NumPy: repeatable, and worthless as protection.
 
 Sources: Canonne, Kamath, Steinke (2020), arXiv:2004.00010, for the discrete Gaussian; McSherry and Talwar (2007) for
 the exponential mechanism.
 """
 
+# OpenDP leaves the types of its arguments open.
+# pyright: reportUnknownVariableType=false
+
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.privacy.accounting import lattice
+from understudy.privacy.plan import lattice
 
 Floats = NDArray[np.float64]
 
-WIDEST = 2.0**50  # deviation of noise in steps: twelve more fit into 64 bits, and float64 has all of them to 53
+# Noise may have at most this deviation, in lattice steps: 2^12 deviations then fit into 64 bits, and float64 holds
+# whole numbers exactly up to 2^53.
+WIDEST = 2.0**50
 
 
 def discrete_gaussian(sigma: float, size: int, key: Key) -> Floats:
-    """Independent discrete Gaussian draws on a lattice fine enough for the account (`accounting.lattice`).
+    """Independent discrete Gaussian draws on a lattice fine enough for the account (`plan.lattice`).
 
     Raises:
-        ValueError: The noise would be too wide for 64-bit whole numbers, where it ends in a wall that hides nothing.
+        ValueError: The noise overflows 64-bit integers, and noise cut off at their ends would protect nobody.
     """
     steps = lattice(sigma)
     if not sigma * steps <= WIDEST:
         raise ValueError(
-            "epsilon: expected enough for noise that 64-bit numbers can hold; nothing could be told from more of it. "
-            "Raise epsilon, or lower max_rows_per_unit."
+            "epsilon is too small: its noise overflows 64-bit integers. Raise epsilon, or lower max_rows_per_unit."
         )
     if not key.secret:
         return np.rint(key.numpy().normal(0.0, sigma * steps, size)) / steps

@@ -6,6 +6,9 @@ along which nothing is summed, sorted, shifted or looked up. An operation that i
 `None` stands for the axis of an array that does not depend on rows.
 """
 
+# JAX leaves the types of programs open, so what comes out of it is not checked here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -76,7 +79,7 @@ def _axes_after(equation: core.JaxprEqn, axes: Sequence[RowAxis]) -> Sequence[Ro
     if name in CALLS:
         called = parameters["call_jaxpr"] if "call_jaxpr" in parameters else parameters["jaxpr"]
         return _row_axes(called.jaxpr, axes)
-    shapes: list[Shape] = [variable.aval.shape for variable in equation.invars]
+    shapes = [_shape(variable) for variable in equation.invars]
     if name in ELEMENTWISE:
         return [_common_axis(name, axes)]
     if name == "concatenate":
@@ -90,7 +93,11 @@ def _axes_after(equation: core.JaxprEqn, axes: Sequence[RowAxis]) -> Sequence[Ro
         raise RowsMixed(f"{name}: a row may not say where to look, or how far.")
     if name == "split":
         return [_not_among(name, axis, [parameters["axis"]])] * len(equation.outvars)
-    return [_axis_of_one_operand(name, parameters, axis, shapes[0], equation.outvars[0].aval.shape)]
+    return [_axis_of_one_operand(name, parameters, axis, shapes[0], _shape(equation.outvars[0]))]
+
+
+def _shape(variable: Any) -> Shape:
+    return variable.aval.shape
 
 
 def _axis_of_one_operand(name: str, parameters: Parameters, axis: int, shape: Shape, out: Shape) -> int:

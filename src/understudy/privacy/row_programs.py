@@ -9,11 +9,14 @@ on all at once only if its program is proved to keep rows independent (row_indep
 a single row and run on one row after the other (in parallel, but several times as slow).
 """
 
+# JAX leaves many types open, so what comes out of it is not checked here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -76,9 +79,17 @@ def row_program(network: "Network[State]", state: State, *, columns: int, rows: 
     return RowProgram(traced, rows)
 
 
+def shapes_of(state: State) -> State:
+    """The same tree with the shape and type of every array in its place."""
+
+    def same(given: State) -> State:
+        return given
+
+    return jax.eval_shape(same, state)
+
+
 def _traced(network: "Network[State]", state: State, columns: int, rows: int) -> core.ClosedJaxpr:
-    shapes: State = jax.eval_shape(lambda given: given, state)
-    traced = jax.make_jaxpr(network)(shapes, jax.ShapeDtypeStruct((columns, rows), jnp.float32))
+    traced = jax.make_jaxpr(network)(shapes_of(state), jax.ShapeDtypeStruct((columns, rows), jnp.float32))
     refuse_side_effects(traced.jaxpr)
     for made in traced.out_avals:
         if made.ndim == 0 or made.shape[-1] != rows:
@@ -106,7 +117,7 @@ def refuse_side_effects(program: core.Jaxpr) -> None:
 
 def _flat(value: Any) -> Iterator[Any]:
     if isinstance(value, tuple | list):
-        for part in value:  # pyright: ignore[reportUnknownVariableType]
+        for part in cast(Sequence[Any], value):
             yield from _flat(part)
     else:
         yield value
