@@ -23,7 +23,7 @@ def ledger_for(mechanism="discrete gaussian", *, noise=1e-3, times=1, delta=0.5,
     return Ledger(Budget(epsilon=1e7, delta=delta), [planned])
 
 
-def locked(m=1, **columns) -> PrivateRows:
+def locked(m=1, /, **columns) -> PrivateRows:
     """Locked rows of which a unit has at most `m`."""
     return PrivateRows({name: np.asarray(column) for name, column in columns.items()}, {}, m)
 

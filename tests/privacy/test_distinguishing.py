@@ -43,11 +43,11 @@ def gaussian_delta(mu, epsilon):
     return stats.norm.cdf(mu / 2 - shift) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - shift)
 
 
-def epsilon_of(mu, delta):
+def epsilon_of(mu, delta) -> float:
     """The epsilon that mu amounts to at delta."""
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    return optimize.brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, 500.0)
+    return float(optimize.brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, 500.0))  # pyright: ignore[reportArgumentType]
 
 
 def most(errors, tries):
@@ -55,7 +55,7 @@ def most(errors, tries):
     return float(stats.beta.ppf(1 - FALSE_ALARM / 2, errors + 1, tries - errors)) if errors < tries else 1.0
 
 
-def epsilon_shown(with_unit, without, threshold):
+def epsilon_shown(with_unit, without, threshold) -> float:
     """The lower bound on epsilon: with error rates a and b, mu >= -Phi^-1(a) - Phi^-1(b)."""
     missed, alarms = np.sum(with_unit <= threshold), np.sum(without > threshold)
     a, b = most(missed, len(with_unit)), most(alarms, len(without))

@@ -42,7 +42,7 @@ def test_the_loss_is_the_sum_over_cells():
     from understudy.synthesizers.gem import generator
 
     state, whose = started()
-    q = np.asarray(generator.products(state.params, state.noise, whose))
+    q = np.asarray(generator.products(state.params, state.noise, whose))  # pyright: ignore[reportArgumentType]
     starts = np.cumsum([0, *SIZES])
     columns = [q[:, a:b] for a, b in itertools.pairwise(starts)]
     for column in columns:

@@ -65,7 +65,7 @@ def test_candidates_are_described_as_they_would_be_counted():
     draw = np.random.default_rng(0)
     views = with_random_z(random_views(draw, {"a": 3, "b": 5, "c": 2, "d": 4}), draw)
     method = PrivBayes()
-    offered = method.candidates(views, ["c", "d"], ["a", "b"], room=60.0, draw=draw)
+    offered = method.candidates(views, ["c", "d"], ["a", "b"], useful_cells=60.0, draw=draw)
     assert max(len(candidate.parents) for candidate in offered) == 2
     for candidate, weights, offset in method.scored(views, offered, noise=3.0, rows=500.0):
         found = described(views, candidate, weights, offset)
@@ -145,15 +145,15 @@ def test_the_weight_of_parents_stands_where_their_codes_do():
     assert np.allclose(along, views["c"].z)
 
 
-@pytest.mark.parametrize("room", [1.5, 4, 13, 50, 400])
-def test_sizes_fit_into_the_room_and_none_could_be_left_out_for_nothing(room):
+@pytest.mark.parametrize("limit", [1.5, 4, 13, 50, 400])
+def test_sizes_fit_into_the_room_and_none_could_be_left_out_for_nothing(limit):
     choices = [[2, 3, 4, 6, 8], [2], [2, 4, 16], [3, 5]]
     for count in range(1, 5):
         some = choices[:count]
-        sizes = even_sizes(some, room)
-        fitting = [s for s in itertools.product(*some) if math.prod(s) <= room]
+        sizes = even_sizes(some, limit)
+        fitting = [s for s in itertools.product(*some) if math.prod(s) <= limit]
         if sizes is None:
-            assert math.prod(min(c) for c in some) > room / 2 or not fitting
+            assert math.prod(min(c) for c in some) > limit / 2 or not fitting
         else:
             assert sizes in fitting
 
@@ -162,14 +162,16 @@ def test_sizes_fit_into_the_room_and_none_could_be_left_out_for_nothing(room):
 def test_candidates_are_sound_and_bounded(columns, placed):
     draw = np.random.default_rng(0)
     views = random_views(draw, {f"c{i}": int(draw.integers(2, 12)) for i in range(columns)})
-    names, method, room = list(views), PrivBayes(most_candidates=2000), 100.0
-    offered = method.candidates(views, names[placed:], names[:placed], room=room, draw=np.random.default_rng(1))
+    names, method, limit = list(views), PrivBayes(most_candidates=2000), 100.0
+    offered = method.candidates(
+        views, names[placed:], names[:placed], useful_cells=limit, draw=np.random.default_rng(1)
+    )
     assert len(offered) <= 2 * 2000
     assert {candidate.column for candidate in offered} == set(names[placed:])
     for candidate in offered:
         assert set(candidate.parents) <= set(names[:placed]) and len(set(candidate.parents)) == len(candidate.parents)
-        assert not candidate.parents or candidate.size * math.prod(candidate.sizes) <= room
-    again = method.candidates(views, names[placed:], names[:placed], room=room, draw=np.random.default_rng(1))
+        assert not candidate.parents or candidate.size * math.prod(candidate.sizes) <= limit
+    again = method.candidates(views, names[placed:], names[:placed], useful_cells=limit, draw=np.random.default_rng(1))
     assert offered == again
 
 

@@ -76,7 +76,7 @@ def test_candidates_are_described_as_they_would_be_counted(context):
         candidate = Candidate.of(context, clique, fitted, context.z, 3.0)
         assert candidate.clique == clique and bool(candidate.blocks) == coarse
         assert candidate.error.estimate.sum() == pytest.approx(fitted.marginal(clique).sum())
-        assert candidate.error.estimate.size <= max(context.room, 25) and candidate.error.penalty > 0
+        assert candidate.error.estimate.size <= max(context.useful_cells, 25) and candidate.error.penalty > 0
         assert [len(b.starts) for b in candidate.blocks] == (list(candidate.error.estimate.shape) if coarse else [])
 
 
@@ -180,12 +180,12 @@ def test_the_few_bins_that_hold_the_variance_have_blocks_of_their_own():
     assert block_starts(bins, 3, np.ones(5)).tolist() == [0, 2, 4]  # categories are as they were
 
 
-@pytest.mark.parametrize("sizes, room", [([20, 20, 20], 130.0), ([2, 20, 20], 130.0), ([3, 4], 99.0), ([9, 9], 0.5)])
-def test_even_sizes_fit_and_leave_little_room(sizes, room):
-    found = even_sizes(sizes, room)
+@pytest.mark.parametrize("sizes, limit", [([20, 20, 20], 130.0), ([2, 20, 20], 130.0), ([3, 4], 99.0), ([9, 9], 0.5)])
+def test_even_sizes_fit_and_leave_little_room(sizes, limit):
+    found = even_sizes(sizes, limit)
     assert all(1 <= size <= own for size, own in zip(found, sizes, strict=True))
-    assert np.prod(found) <= max(room, 1.0)
-    assert np.prod(sizes) > room or found == sizes
+    assert np.prod(found) <= max(limit, 1.0)
+    assert np.prod(sizes) > limit or found == sizes
 
 
 # Fits.
@@ -237,10 +237,10 @@ def test_shares_of_the_plan_are_what_the_encoder_leaves():
 
 def test_less_noise_makes_more_room_and_more_marginals_within_bounds():
     method = PrivMRF()
-    rooms = [method.room(1e4, sigma) for sigma in (1e6, 100.0, 10.0, 1e-3)]
-    assert rooms == sorted(rooms) and rooms[-1] == 1e4 / 6
+    limits = [method.useful_cells(1e4, sigma) for sigma in (1e6, 100.0, 10.0, 1e-3)]
+    assert limits == sorted(limits) and limits[-1] == 1e4 / 6
     assert [method.marginals(1e4, sigma, 9) for sigma in (1e6, 1e-3)] == [9, 54]
-    assert method.room(1e4, 10.0) == pytest.approx(1e4 / (10.0 * np.sqrt(2 / np.pi)) / 6)
+    assert method.useful_cells(1e4, 10.0) == pytest.approx(1e4 / (10.0 * np.sqrt(2 / np.pi)) / 6)
 
 
 @pytest.mark.slow

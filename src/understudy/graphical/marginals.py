@@ -142,7 +142,7 @@ def measure(
         Through `noisy_counts`: one row is in one cell, so the L2 sensitivity is 1 per row.
 
     Raises:
-        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
     sigma = ledger.noise(planned, "discrete gaussian") * rows.max_rows_per_unit
     shape = tuple(len(at) for at in starts) if starts else domain.shape(clique)
@@ -214,19 +214,19 @@ def z_scores(encoder: Encoder, bins: Mapping[str, Bins]) -> dict[str, Floats]:
     Computed from the distribution that the encoder released, so public. |z| is the root mean square over the bin, so
     that over a column z² has mean 1. Categories have |z| = 1.
     """
-    return {name: _z_scores(encoder.maps[name], cut) for name, cut in bins.items()}
+    return {name: _z_scores(encoder.maps[name], each) for name, each in bins.items()}
 
 
-def _z_scores(column_map: ColumnMap, cut: Bins) -> Floats:
+def _z_scores(column_map: ColumnMap, bins: Bins) -> Floats:
     if column_map.labels is not None:
-        return np.ones(cut.size)
-    masses, within = np.diff(cut.edges), (np.arange(PLACES_PER_BIN) + 0.5) / PLACES_PER_BIN
-    levels = cut.edges[:-1, None] + masses[:, None] * within  # (bins, places)
+        return np.ones(bins.size)
+    masses, within = np.diff(bins.edges), (np.arange(PLACES_PER_BIN) + 0.5) / PLACES_PER_BIN
+    levels = bins.edges[:-1, None] + masses[:, None] * within  # (bins, places)
     values = column_map.distribution.quantile(np.clip(levels, RARE, 1.0 - RARE))
     centred = values - masses @ values.mean(axis=1)
     squares = np.mean((centred / max(float(np.abs(centred).max()), 1e-300)) ** 2, axis=1)
     z = np.minimum(np.sqrt(squares / max(float(masses @ squares), 1e-30)), LARGEST_Z_SCORE)
-    return np.append(z, 1.0) if cut.nullable else z
+    return np.append(z, 1.0) if bins.nullable else z
 
 
 def value_weights(z: Mapping[str, Floats], clique: Clique) -> Floats:
@@ -279,7 +279,7 @@ def choose(
         Through `select_marginal`, which takes these public descriptions and bounds its own sensitivity.
 
     Raises:
-        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
         ValueError: Candidates, estimates, penalties, factors and weights do not fit. Nothing has been charged or read.
     """
     if not len(candidates) == len(estimates) == len(factors) == len(penalties) > 0:

@@ -38,7 +38,7 @@ def noisy_row_count(rows: PrivateRows, *, planned: str, ledger: Ledger, key: Key
         One row changes the count by one: sensitivity 1 per row. The ledger is charged before counting.
 
     Raises:
-        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
     sensitivity = float(rows.max_rows_per_unit)
     sigma = ledger.charge(
@@ -71,7 +71,7 @@ def noisy_counts(
         before counting.
 
     Raises:
-        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
         ValueError: Groups and shape do not fit. Nothing has been charged or read.
     """
     check_groups("noisy_counts", columns, shape, groups)
@@ -139,7 +139,7 @@ def popular_categories(
         ledger is charged before counting.
 
     Raises:
-        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
     most = rows.max_rows_per_unit
     sigma = ledger.charge(planned, what=what, sensitivity=float(most), mechanism="gaussian threshold")

@@ -179,7 +179,7 @@ def noisy_embedding_sum(
         that are not numbers count as 0. The ledger is charged before the rows are read.
 
     Raises:
-        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
         ValueError: The features are not those of the embedding. Nothing has been charged or read.
     """
     width = sum(column.width for column in embedding.columns)

@@ -47,7 +47,7 @@ def noisy_second_moments(
         charged before the rows are read.
 
     Raises:
-        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
     sensitivity = clip_norm**2 * rows.max_rows_per_unit
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")

@@ -102,7 +102,7 @@ def select_marginal(
         `MarginalError.sensitivity`. The ledger is charged before the rows are read.
 
     Raises:
-        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
     _check_some("select_marginal", candidates)
     sensitivity = max(candidate.sensitivity for candidate in candidates)
@@ -133,7 +133,7 @@ def noisy_marginal_errors(
         and rounding happens once. The ledger is charged before the rows are read.
 
     Raises:
-        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
     _check_some("noisy_marginal_errors", candidates)
     count = len(candidates)
@@ -248,7 +248,7 @@ def select_dependence(
         charged before the rows are read.
 
     Raises:
-        BudgetExceeded: The ledger cannot pay. Nothing has been read.
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
     _check_some("select_dependence", candidates)
     sensitivity = max(candidate.sensitivity for candidate in candidates)

@@ -67,7 +67,7 @@ def _draw(shares: Floats, component: NDArray[np.int64], uniform: Floats) -> NDAr
     place of b + uniform in it is the bin.
     """
     components, bins = shares.shape
-    ends = np.cumsum(shares, axis=1)
-    ends = np.minimum(ends / ends[:, -1:], 1.0) + np.arange(components)[:, None]
-    place = np.searchsorted(ends[:, :-1].reshape(-1), component + uniform, side="right")
+    cumulative = np.cumsum(shares, axis=1)
+    cumulative = np.minimum(cumulative / cumulative[:, -1:], 1.0) + np.arange(components)[:, None]
+    place = np.searchsorted(cumulative[:, :-1].reshape(-1), component + uniform, side="right")
     return np.clip(place - component * (bins - 1), 0, bins - 1)

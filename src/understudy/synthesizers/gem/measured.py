@@ -84,14 +84,14 @@ class MeasuredPairs:
         self.rows = max(encoder.rows, 1.0)
         self.sizes = [one.size for one in bins.values()]
         self.pairs: list[Pair] = list(itertools.combinations(range(len(bins)), 2))
-        ends = np.cumsum([0, *self.sizes])
-        self.at = [slice(a, b) for a, b in itertools.pairwise(ends)]
+        offsets = np.cumsum([0, *self.sizes])
+        self.at = [slice(a, b) for a, b in itertools.pairwise(offsets)]
         self.whose = np.repeat(np.eye(len(bins), dtype=np.float32), self.sizes, axis=0)  # (bins, columns)
         self.shares = np.concatenate(first_shares(encoder, bins))
         known = [1 / _share_variance(encoder, name, ledger, max_rows_per_unit) for name in self.names]
         self.precision = np.repeat(known, self.sizes)
-        self.pair_shares = np.zeros((ends[-1], ends[-1]))
-        self.pair_precision = np.zeros((ends[-1], ends[-1]))
+        self.pair_shares = np.zeros((offsets[-1], offsets[-1]))
+        self.pair_precision = np.zeros((offsets[-1], offsets[-1]))
 
     def add(self, clique: Sequence[int], counts: Floats, sigma: float) -> None:
         """Enters the noisy counts of a pair, or of the only column."""

@@ -53,7 +53,7 @@ FILTER = "rounds"
 MOST_ROUNDS = 100
 """Bounds the time that a wide table takes."""
 MOST_BINS = 300
-"""All columns together have about this many bins at most, since a fit takes its square; three each are always allowed."""
+"""All columns together have about this many bins, since a fit takes its square. Three each are always allowed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

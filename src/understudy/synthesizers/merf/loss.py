@@ -35,31 +35,31 @@ class Fakes:
 
     Attributes:
         scores: One row for each column; 0 for a column that is no number.
-        chances: The probabilities of each column's categories, (categories, fakes).
+        probabilities: The probabilities of each column's categories, (categories, fakes).
     """
 
     columns: Sequence[EmbeddedColumn]
     scores: NDArray
-    chances: list[NDArray]
+    probabilities: list[NDArray]
     score_gradients: NDArray
-    chance_gradients: list[NDArray]
+    probability_gradients: list[NDArray]
 
     @classmethod
     def of(cls, made: NDArray, columns: Sequence[EmbeddedColumn]) -> "Fakes":
-        scores, chances, rows = np.zeros((len(columns), len(made)), made.dtype), [], np.ascontiguousarray(made.T)
+        scores, probabilities, rows = np.zeros((len(columns), len(made)), made.dtype), [], np.ascontiguousarray(made.T)
         for c, (column, start) in enumerate(zip(columns, first_features(columns), strict=True)):
             if column.number:
                 scores[c] = rows[start]
             logits = rows[start + column.number : start + column.width]
             weight = np.exp(logits - logits.max(axis=0, initial=-np.inf))
-            chances.append(weight / weight.sum(axis=0))
-        return cls(columns, scores, chances, np.zeros_like(scores), [np.zeros_like(p) for p in chances])
+            probabilities.append(weight / weight.sum(axis=0))
+        return cls(columns, scores, probabilities, np.zeros_like(scores), [np.zeros_like(p) for p in probabilities])
 
     def gradient(self) -> NDArray:
         """The gradient in scores and logits, shaped as the generated rows: dp_s / dlogit_t = p_s (1[s = t] - p_t)."""
         parts = []
         for column, x, p, dp in zip(
-            self.columns, self.score_gradients, self.chances, self.chance_gradients, strict=True
+            self.columns, self.score_gradients, self.probabilities, self.probability_gradients, strict=True
         ):
             if column.number:
                 parts.append(x[None])
@@ -156,7 +156,7 @@ class Loss:
         factors[:] = 1
         turned = []
         for c, j, rows, w, phases in wave.turns:
-            p = fakes.chances[c]
+            p = fakes.probabilities[c]
             if fakes.columns[c].number:
                 turned.append(_turn(np.real(w[1, :, None]) * fakes.scores[c]) * phases[:, :1])
                 factors[j, rows] = p[0] * turned[-1] + phases[:, 1:] * p[1]
@@ -221,7 +221,7 @@ class Loss:
         scores = np.stack(
             [
                 (x * p[0] if column.categories else x) if column.number else np.asarray(column.scores, self.dtype) @ p
-                for column, x, p in zip(fakes.columns, fakes.scores, fakes.chances, strict=True)
+                for column, x, p in zip(fakes.columns, fakes.scores, fakes.probabilities, strict=True)
             ]
         )
         clip = self.embedding.clip
@@ -246,10 +246,10 @@ class Loss:
         gradient = scale * (gradient - np.where(scale < 1, across, 0.0).astype(self.dtype) * scores)
         for c, column in enumerate(fakes.columns):
             if not column.number:
-                fakes.chance_gradients[c] += np.outer(np.asarray(column.scores, self.dtype), gradient[c])
+                fakes.probability_gradients[c] += np.outer(np.asarray(column.scores, self.dtype), gradient[c])
             elif column.categories:
-                fakes.score_gradients[c] += fakes.chances[c][0] * gradient[c]
-                fakes.chance_gradients[c][0] += fakes.scores[c] * gradient[c]
+                fakes.score_gradients[c] += fakes.probabilities[c][0] * gradient[c]
+                fakes.probability_gradients[c][0] += fakes.scores[c] * gradient[c]
             else:
                 fakes.score_gradients[c] += gradient[c]
         return weight * float(gaps[0] @ gaps[1])
@@ -264,8 +264,8 @@ class Loss:
             value += float((gap**2).sum()) / n
         for c, column in enumerate(fakes.columns):
             if column.categories:
-                gap = fakes.chances[c].mean(axis=1) - np.asarray(column.shares, self.dtype)
-                fakes.chance_gradients[c] += (2 * self.margins * SHARE_WEIGHT / n) * gap[:, None]
+                gap = fakes.probabilities[c].mean(axis=1) - np.asarray(column.shares, self.dtype)
+                fakes.probability_gradients[c] += (2 * self.margins * SHARE_WEIGHT / n) * gap[:, None]
                 value += SHARE_WEIGHT * float(gap @ gap)
         return self.margins * value
 
@@ -295,10 +295,10 @@ def _turn(angles: NDArray, into: NDArray | None = None) -> NDArray:
 
 
 def _add_factor_gradient(fakes: Fakes, c: int, w: NDArray, phases: NDArray, turned: NDArray, others: NDArray) -> None:
-    """Adds Re(others · dfactor) in the column's score and chances."""
+    """Adds Re(others · dfactor) in the column's score and probabilities."""
     by_category = np.real(phases.T @ others)
     if fakes.columns[c].number:
         present = w @ (turned * others)
         by_category[0] = np.real(present[0])
-        fakes.score_gradients[c] -= fakes.chances[c][0] * np.imag(present[1])
-    fakes.chance_gradients[c] += by_category
+        fakes.score_gradients[c] -= fakes.probabilities[c][0] * np.imag(present[1])
+    fakes.probability_gradients[c] += by_category

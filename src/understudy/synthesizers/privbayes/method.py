@@ -123,12 +123,14 @@ class PrivBayes(Settings):
         coded = bin_rows(rows, encoder, bins, key=key.child("codes"))
         noise = ledger.noise("tables") * rows.max_rows_per_unit
         first, *waiting = encoder.schema.generation_order
-        room = self.room(noise, encoder.rows)
+        useful_cells = self.useful_cells(noise, encoder.rows)
         alone = not waiting
-        selected = [Candidate(first, views[first].finest(room), (), ())]
+        selected = [Candidate(first, views[first].finest(useful_cells), (), ())]
         while waiting:
             placed = [candidate.column for candidate in selected]
-            offered = self.candidates(views, waiting, placed, room=room, draw=key.child(f"offer {len(placed)}").numpy())
+            offered = self.candidates(
+                views, waiting, placed, useful_cells=useful_cells, draw=key.child(f"offer {len(placed)}").numpy()
+            )
             index = select_dependence(
                 coded,
                 [described(views, *each) for each in self.scored(views, offered, noise=noise, rows=encoder.rows)],
@@ -144,7 +146,7 @@ class PrivBayes(Settings):
             tables.append(_measured_table(coded, views, candidate, ledger=ledger, key=key, noise=noise))
         return BayesNet(tuple(tables), bins)
 
-    def room(self, noise: float, rows: float) -> float:
+    def useful_cells(self, noise: float, rows: float) -> float:
         """The most cells of a table that is theta-useful: rows / cells >= theta · max(noise, 1)."""
         return float(np.clip(max(rows, 1.0) / (self.theta * max(noise, 1.0)), 4.0, self.most_cells))
 
@@ -158,19 +160,19 @@ class PrivBayes(Settings):
         waiting: Sequence[str],
         placed: Sequence[str],
         *,
-        room: float,
+        useful_cells: float,
         draw: np.random.Generator,
     ) -> list[Candidate]:
         """What may come next, from public facts alone: every column without parents, and with them."""
-        found = [Candidate(column, views[column].finest(room), (), ()) for column in waiting]
-        most = min(self.degree, len(placed), int(math.log2(room)))
+        found = [Candidate(column, views[column].finest(useful_cells), (), ()) for column in waiting]
+        most = min(self.degree, len(placed), int(math.log2(useful_cells)))
         for count in range(1, most + 1):
             left = (self.most_candidates - len(found)) // (most - count + 1 if count > 1 else 1)
             sets = list(parent_sets(waiting, placed, count, most=left, draw=draw))
             offered: list[Candidate] = []
             for column, parents in sets:
-                for size in views[column].child_sizes(room, most=max(1, left // len(sets))):
-                    sizes = even_sizes([views[name].sizes for name in parents], room / size)
+                for size in views[column].child_sizes(useful_cells, most=max(1, left // len(sets))):
+                    sizes = even_sizes([views[name].sizes for name in parents], useful_cells / size)
                     if sizes is not None:
                         offered.append(Candidate(column, size, parents, sizes))
             found += offered

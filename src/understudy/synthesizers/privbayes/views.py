@@ -88,13 +88,13 @@ class View:
     def sizes(self) -> list[int]:
         return sorted(self.groups)
 
-    def finest(self, room: float) -> int:
-        """The most bins that fit into `room`, or the fewest there are."""
-        return _finest(self.sizes, room)
+    def finest(self, limit: float) -> int:
+        """The most bins that fit into `limit`, or the fewest there are."""
+        return _finest(self.sizes, limit)
 
-    def child_sizes(self, room: float, *, most: int) -> list[int]:
+    def child_sizes(self, limit: float, *, most: int) -> list[int]:
         """A few sizes in which the column itself may be counted, beside at least one parent in two bins."""
-        fit = [size for size in self.sizes if size <= room / 2] or self.sizes[:1]
+        fit = [size for size in self.sizes if size <= limit / 2] or self.sizes[:1]
         return fit[-1:-8:-2][-most:]
 
     def filled_in(self, probabilities: Floats, size: int) -> Floats:
@@ -117,18 +117,18 @@ def _by_size(masses: Floats, size: int) -> Whole:
     return np.minimum(rank, size - 1)
 
 
-def _finest(sizes: Sequence[int], room: float) -> int:
-    return max((size for size in sizes if size <= room), default=min(sizes))
+def _finest(sizes: Sequence[int], limit: float) -> int:
+    return max((size for size in sizes if size <= limit), default=min(sizes))
 
 
-def even_sizes(choices: Sequence[Sequence[int]], room: float) -> tuple[int, ...] | None:
-    """A size for every parent, as even as their bins allow, whose product fits into `room`; None if there is none."""
+def even_sizes(choices: Sequence[Sequence[int]], limit: float) -> tuple[int, ...] | None:
+    """A size for every parent, as even as their bins allow, whose product fits into `limit`; None if there is none."""
     sizes = [0] * len(choices)
     order = sorted(range(len(choices)), key=lambda i: choices[i][-1])
     for left, i in zip(range(len(choices), 0, -1), order, strict=True):
-        sizes[i] = _finest(choices[i], room ** (1 / left) + 1e-9)
-        room /= sizes[i]
-    return tuple(sizes) if room >= 1 - 1e-9 else None
+        sizes[i] = _finest(choices[i], limit ** (1 / left) + 1e-9)
+        limit /= sizes[i]
+    return tuple(sizes) if limit >= 1 - 1e-9 else None
 
 
 def parent_sets(

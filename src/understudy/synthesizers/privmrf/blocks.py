@@ -48,13 +48,13 @@ def block_starts(bins: Bins, size: int, z: Floats | None = None) -> Codes:
     return np.append(starts, len(masses)) if bins.nullable else starts
 
 
-def even_sizes(sizes: Sequence[int], room: float) -> list[int]:
-    """A number of blocks for each column, as even as their bins allow, whose product fits into `room`."""
+def even_sizes(sizes: Sequence[int], limit: float) -> list[int]:
+    """A number of blocks for each column, as even as their bins allow, whose product fits into `limit`."""
     found = [1] * len(sizes)
     order = sorted(range(len(sizes)), key=lambda i: sizes[i])
     for left, i in zip(range(len(sizes), 0, -1), order, strict=True):
-        found[i] = max(1, min(sizes[i], int(room ** (1 / left) + 1e-9)))
-        room /= found[i]
+        found[i] = max(1, min(sizes[i], int(limit ** (1 / left) + 1e-9)))
+        limit /= found[i]
     return found
 
 

@@ -45,13 +45,19 @@ class FitContext:
         domain: The columns and their bins.
         z: |z| of every column's bins, as in `marginals.z_scores`.
         coded: Locked codes of the bins.
-        room: The most cells of a useful marginal.
+        useful_cells: The most cells of a useful marginal.
     """
 
     def __init__(
-        self, rows: PrivateRows, encoder: Encoder, bins: Mapping[str, Bins], room: float, ledger: Ledger, key: Key
+        self,
+        rows: PrivateRows,
+        encoder: Encoder,
+        bins: Mapping[str, Bins],
+        useful_cells: float,
+        ledger: Ledger,
+        key: Key,
     ):
-        self.encoder, self.bins, self.room = encoder, bins, room
+        self.encoder, self.bins, self.useful_cells = encoder, bins, useful_cells
         self.ledger, self.key = ledger, key
         self.max_rows_per_unit = rows.max_rows_per_unit
         self.domain = Domain.of(bins)
@@ -87,18 +93,20 @@ class FitContext:
         return value_weights(rooted, clique)
 
     def useful(self, clique: Clique, least: int) -> bool:
-        """Whether the clique fits into the room with at least `least` blocks a column, or all the bins it has."""
+        """Whether the clique has few enough cells with `least` blocks for each column, or all the bins it has."""
         shape = self.domain.shape(clique)
-        sizes = even_sizes(shape, self.room)
-        within = math.prod(sizes) <= self.room
+        sizes = even_sizes(shape, self.useful_cells)
+        within = math.prod(sizes) <= self.useful_cells
         return within and all(size >= min(least, own) for size, own in zip(sizes, shape, strict=True))
 
     def blocks_of(self, clique: Clique) -> tuple[Blocks, ...]:
         """The blocks that a marginal is counted in. None for pairs, and for more columns if their bins fit."""
         own = self.domain.shape(clique)
-        if len(clique) == 2 or math.prod(own) <= self.room:
+        if len(clique) == 2 or math.prod(own) <= self.useful_cells:
             return ()
-        return tuple(self.blocks(name, size) for name, size in zip(clique, even_sizes(own, self.room), strict=True))
+        return tuple(
+            self.blocks(name, size) for name, size in zip(clique, even_sizes(own, self.useful_cells), strict=True)
+        )
 
     def measure(self, clique: Clique, blocks: Sequence[Blocks], share: float) -> Measured:
         """Measures a marginal, in bins or in blocks."""

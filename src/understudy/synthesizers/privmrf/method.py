@@ -137,15 +137,15 @@ class PrivMRF(Settings):
             they released.
         """
         width, n = len(encoder.schema), max(encoder.rows, 1.0)
-        room, wanted = math.inf, 0
+        useful_cells, wanted = math.inf, 0
         if width > 1:
             counting = FilterShare(FILTER, 1.0 - self._selecting)
             alone = ledger.noise(counting, "discrete gaussian") * rows.max_rows_per_unit
             wanted = self.marginals(n, alone, width)
-            room = self.room(n, alone * math.sqrt(wanted))
-        fine = max(2.0, math.sqrt(self.fineness * room))
+            useful_cells = self.useful_cells(n, alone * math.sqrt(wanted))
+        fine = max(2.0, math.sqrt(self.fineness * useful_cells))
         bins = cut(encoder, most=round(min(fine, MOST_BINS)), least=0.25 / fine)
-        context = FitContext(rows, encoder, bins, room, ledger, key)
+        context = FitContext(rows, encoder, bins, useful_cells, ledger, key)
         model = Model(
             context,
             from_encoder(encoder, bins, ledger=ledger),
@@ -163,7 +163,7 @@ class PrivMRF(Settings):
         """The share of the filter that selects."""
         return self.choice_share / (1.0 - self.graph_share)
 
-    def room(self, rows: float, sigma: float) -> float:
+    def useful_cells(self, rows: float, sigma: float) -> float:
         """The most cells of a theta-useful marginal: rows / cells >= theta · E|noise|, the noise at least one row."""
         return rows / (self.theta * max(MEAN_ABSOLUTE * sigma, 1.0))
 
