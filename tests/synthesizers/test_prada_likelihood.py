@@ -61,7 +61,8 @@ def test_factors_are_the_gradient_of_the_weighted_log_density():
     weights = jnp.linspace(0.5, 3.0, LAYOUT.columns)
 
     def loss(layers, row):
-        each = density.log_density(Densities(*layers, made.unit), row[:, None], LAYOUT, COMPONENTS)
+        first, second = layers
+        each = density.log_density(Densities(first, second, made.unit), row[:, None], LAYOUT, COMPONENTS)
         return -jnp.sum(weights[:, None] * each)
 
     each = jax.jit(jax.vmap(jax.grad(loss), in_axes=(None, 1)))((made.first, made.second), x)
