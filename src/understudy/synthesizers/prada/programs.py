@@ -12,6 +12,7 @@ Array = jax.Array | np.ndarray
 
 P = ParamSpec("P")
 R = TypeVar("R")
+TreeT = TypeVar("TreeT")
 
 CHUNK = 8192
 """Rows are generated this many at a time: a chunk of 20 columns stays in the cache."""
@@ -36,6 +37,11 @@ def runs_once(*static: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return run
 
     return decorate
+
+
+def zeros_like(tree: TreeT) -> TreeT:
+    """Arrays of zeros of the shapes in a tree, made without compiling anything."""
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
 
 
 def rows_in_chunks(chunk: Callable[[jax.Array], jax.Array], key: jax.Array, n: int, features: int) -> np.ndarray:

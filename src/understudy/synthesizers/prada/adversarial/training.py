@@ -37,7 +37,7 @@ from understudy.synthesizers.prada.adversarial.critic import (
 from understudy.synthesizers.prada.adversarial.layers import SLOPE, Dense, Noise, adam
 from understudy.synthesizers.prada.batch import running_mean
 from understudy.synthesizers.prada.layout import Layout
-from understudy.synthesizers.prada.programs import Array
+from understudy.synthesizers.prada.programs import Array, zeros_like
 
 STEEPNESS = 10.0
 """The weight of the penalty on a steep critic, as is usual since Gulrajani et al. (2017), arXiv:1704.00028."""
@@ -46,7 +46,6 @@ FINAL_RATE = 0.1
 
 WeightsT = TypeVar("WeightsT")
 MemoryT = TypeVar("MemoryT")
-TreeT = TypeVar("TreeT")
 
 
 class Hyperparameters(NamedTuple):
@@ -144,10 +143,10 @@ class Adversarial(Generic[WeightsT, MemoryT]):
             first_critic = tuple(layer._replace(weight=np.clip(layer.weight, -limit, limit)) for layer in first_critic)
         return State(
             generator=made,
-            memory=_zeros(jax.eval_shape(self.generator.start, made)),
-            mean=_zeros(made),
+            memory=zeros_like(jax.eval_shape(self.generator.start, made)),
+            mean=zeros_like(made),
             critic=first_critic,
-            critic_memory=_zeros(jax.eval_shape(adam().init, first_critic)),
+            critic_memory=zeros_like(jax.eval_shape(adam().init, first_critic)),
             round=np.zeros((), np.float32),
             numbers=numbers,
         )
@@ -206,8 +205,3 @@ class Adversarial(Generic[WeightsT, MemoryT]):
         if not self.decay:
             return 1.0
         return 1.0 - (1.0 - FINAL_RATE) * state.round / state.numbers.rounds
-
-
-def _zeros(shapes: TreeT) -> TreeT:
-    """Arrays of zeros, made without compiling anything."""
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)

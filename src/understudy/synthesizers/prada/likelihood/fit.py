@@ -122,12 +122,12 @@ def _finish(fit: DensityFit, state: State) -> FittedDensity:
     layers = state.mean if settings.average else state.layers
     params = Densities(*(np.nan_to_num(value) for value in (*layers, state.unit)))
     facts, limit = feature_facts(fit.encoder, layout), score_limit(fit.encoder)
-    straighten = fit.key.child("straighten").jax()
+    for_rows, for_influences = fit.key.child("straighten").jax(), fit.key.child("influences").jax()
 
     def calibrate(params: Densities, counts: PairCounts | None) -> tuple[Calibrated, jax.Array]:
         shares = jnp.asarray(facts.shares, jnp.float32)
         return calibrate_marginals(
-            params, shares, jnp.float32(limit), straighten, layout, components, CALIBRATION_ROWS, counts
+            params, shares, jnp.float32(limit), for_rows, layout, components, CALIBRATION_ROWS, counts
         )
 
     times = _pairs_to_count(fit)
@@ -136,8 +136,7 @@ def _finish(fit: DensityFit, state: State) -> FittedDensity:
     if times:
         counts = _measure_pairs(fit, np.asarray(rows), times)
         made, rows = calibrate(params, counts)
-    key = fit.key.child("influences").jax()
-    norms = np.asarray(influences(made.densities, rows[:, :INFLUENCE_ROWS], key, layout, components))
+    norms = np.asarray(influences(made.densities, rows[:, :INFLUENCE_ROWS], for_influences, layout, components))
     norms = np.where(np.isfinite(norms) & _have_weights(made, layout), norms, 0.0)
     pairs = prune_parents(norms, settings.threshold, np.asarray(state.numbers.weights))
     if settings.threshold > 0:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from understudy.privacy.gradients import Layer
 from understudy.synthesizers.prada import structure
@@ -20,7 +21,7 @@ from understudy.synthesizers.prada.layout import Layout
 from understudy.synthesizers.prada.likelihood import density
 from understudy.synthesizers.prada.likelihood.density import Densities
 from understudy.synthesizers.prada.likelihood.schedule import DECAYS
-from understudy.synthesizers.prada.programs import Array
+from understudy.synthesizers.prada.programs import Array, zeros_like
 
 EPSILON = 1e-6
 """Added to Adam's denominators, so that a weight without gradient does not divide by zero."""
@@ -50,9 +51,8 @@ class State(NamedTuple):
     layers: Layers
     unit: Array
     mean: Layers
-    slow: Layers
-    square: Layers
-    step: Array
+    memory: optax.OptState
+    done: Array  # steps so far
     numbers: Hyperparameters
 
 
@@ -71,14 +71,12 @@ class Likelihood:
     def begin(self, params: Densities, numbers: Hyperparameters) -> State:
         """The state before the first step, as plain arrays."""
         layers = Layers(params.first, params.second)
-        zeros = Layers(*(np.zeros_like(value) for value in layers))
         return State(
             layers=layers,
             unit=params.unit,
-            mean=zeros,
-            slow=zeros,
-            square=zeros,
-            step=np.zeros((), np.float32),
+            mean=zeros_like(layers),
+            memory=zeros_like(jax.eval_shape(adam().init, layers)),
+            done=np.zeros((), np.float32),
             numbers=Hyperparameters(*(np.asarray(value, np.float32) for value in numbers)),
         )
 
@@ -90,22 +88,21 @@ class Likelihood:
         return density.factors(params, rows, state.numbers.weights, self.layout, self.components)
 
     def update(self, state: State, gradient: Sequence[jax.Array], prepared: jax.Array) -> State:
-        """One step of Adam, m / (√v + ε) with running means m and v, and of the mean over the last steps."""
-        numbers, (b1, b2) = state.numbers, DECAYS
-        step = state.step + 1
+        """One step of Adam with the penalty, and of the mean over the last steps."""
+        numbers, done = state.numbers, state.done
         seen = self.layout.seen(1)[:, :, None]  # the noise is everywhere
         slope = Layers(jnp.where(seen, gradient[0], 0.0) / numbers.batch, gradient[1] / numbers.batch)
-        slow = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.slow, slope)
-        square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g**2, state.square, slope)
-        rate = numbers.rate * jnp.maximum(1.0 - (step - 1) / numbers.steps, 0.0)
-
-        def moved(weights, m, v):
-            return weights - rate * (m / (1 - b1**step)) / (jnp.sqrt(v / (1 - b2**step)) + EPSILON)
-
-        layers: Layers = jax.tree.map(moved, state.layers, slow, square)
+        direction, memory = adam().update(slope, state.memory)
+        rate = numbers.rate * jnp.maximum(1.0 - done / numbers.steps, 0.0)
+        layers: Layers = jax.tree.map(lambda weights, step: weights - rate * step, state.layers, direction)
         layers = layers._replace(first=structure.shrunk(layers.first, self.layout, rate * numbers.penalty))
-        mean = running_mean(state.mean, layers, done=step - 1, total=numbers.steps, share=numbers.average)
-        return state._replace(layers=layers, slow=slow, square=square, mean=mean, step=step)
+        mean = running_mean(state.mean, layers, done=done, total=numbers.steps, share=numbers.average)
+        return state._replace(layers=layers, memory=memory, mean=mean, done=done + 1)
 
     def finish(self, state: State, key: jax.Array) -> State:
         return state
+
+
+def adam() -> optax.GradientTransformation:
+    """Adam's direction of descent, m / (√v + ε), without a rate."""
+    return optax.scale_by_adam(b1=DECAYS[0], b2=DECAYS[1], eps=EPSILON)
