@@ -69,7 +69,7 @@ class Method(Protocol):
         """Fits a generator to locked rows, which only mechanisms read.
 
         Raises:
-            BudgetExceeded: The ledger cannot pay. Nothing has been read.
+            BudgetExceeded: The ledger does not cover it. Nothing has been read.
         """
         ...
 
