@@ -20,6 +20,7 @@ from understudy.privacy.accounting import BudgetExceeded
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.synthesizers import METHODS, resolve
 from understudy.synthesizers.base import BatchMethod
+from understudy.synthesizers.independent import Independent
 from understudy.tables.schema import Column, Schema
 from understudy.tables.sources import TableError
 
@@ -139,7 +140,7 @@ def test_once_rows_are_locked_nothing_else_holds_them(table, monkeypatch):
 # Many fits at once.
 
 
-class Batch(METHODS["independent"]):
+class Batch(Independent):
     """Independent columns, fitted together; remembers how many there were."""
 
     calls: list[int] = []  # noqa: RUF012

@@ -229,8 +229,9 @@ def _rebuild(name: str, document: Mapping[str, Any], arrays: Mapping[str, NDArra
     if document["format"] != FORMAT:
         raise ModelError(f"{name} has format {document['format']}, and this version reads format {FORMAT}.")
     schema = Schema.parse(document["schema"], "the model's schema")
-    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in document["method"].items()}
-    method = settings.pop("name")
+    method = document["method"]["name"]
+    settings = {key: value for key, value in document["method"].items() if key != "name"}
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     generator = {key.removeprefix(GENERATOR): array for key, array in arrays.items() if key.startswith(GENERATOR)}
     return Model(
         _encoder_from_file(schema, float(document["rows"]), document["columns"], arrays),

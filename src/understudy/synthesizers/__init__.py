@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from understudy.core.text import did_you_mean
 
 if TYPE_CHECKING:
-    from understudy.synthesizers.base import Fitted, Method
+    from understudy.synthesizers.base import Fitted, Method, MethodClass
 
 C = TypeVar("C")
 
@@ -51,7 +51,7 @@ class Registry(MutableMapping[str, C], Generic[C]):
         return f"Registry({', '.join(self)})"
 
 
-METHODS: "Registry[type[Method]]" = Registry(
+METHODS: "Registry[MethodClass]" = Registry(
     {
         "aim": "aim:AIM",
         "gem": "gem.method:GEM",

@@ -164,8 +164,8 @@ class AIM(Settings):
             draw = key.child(f"round {number}")
             used = min(1.0, 1 - left + share)
             allowed = candidates.allowed(state.measured, self.max_model_mb, used, draw.child("sample").numpy())
-            weights = [candidates.weights[clique] for clique in allowed]
-            clique, guess = self._choose(coded, allowed, weights, zscores, state, share, ledger, draw.child("choice"))
+            factors = [candidates.weights[clique] for clique in allowed]
+            clique, guess = self._choose(coded, allowed, factors, zscores, state, share, ledger, draw.child("choice"))
             counted = self._measure(coded, clique, state.domain, share, ledger, draw.child("count"))
             left = left - share if left > share else 0.0
             state.add(counted, last=not left)
@@ -183,7 +183,7 @@ class AIM(Settings):
         self,
         coded: PrivateRows,
         allowed: list[Clique],
-        weights: list[float],
+        factors: list[float],
         zscores: Mapping[str, Floats],
         state: "_State",
         share: float,
@@ -196,11 +196,11 @@ class AIM(Settings):
         unweighted = ledger.noise(choice, "exponential") * coded.max_rows_per_unit  # noise if all rows weigh the same
         most = LARGEST_SELECTION_NOISE * state.rows / unweighted
         softened = soften(zscores, min(self.degree, len(zscores)), most)
-        accents = [accent(softened, clique) for clique in allowed]
+        weights = [accent(softened, clique) for clique in allowed]
         guesses = [state.model.marginal(clique) for clique in allowed]
         penalties = [
             expected_sampling_error(guess, each) + NOISE_LEFT * noise_expected(guess, sigma, each)
-            for guess, each in zip(guesses, accents, strict=True)
+            for guess, each in zip(guesses, weights, strict=True)
         ]
         chosen = choose(
             coded,
@@ -208,12 +208,12 @@ class AIM(Settings):
             guesses,
             penalties,
             state.domain,
-            weights,
+            factors,
             planned=choice,
             what="which marginal the model has most wrong",
             ledger=ledger,
             key=key,
-            accents=accents,
+            accents=weights,
         )
         return allowed[chosen], guesses[chosen]
 

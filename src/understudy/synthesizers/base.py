@@ -58,8 +58,6 @@ class Method(Protocol):
     name: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
-    def __init__(self, **settings: Any) -> None: ...
-
     @property
     def encoding_share(self) -> float: ...
 
@@ -71,8 +69,19 @@ class Method(Protocol):
         """Fits a generator to locked rows, which only mechanisms read.
 
         Raises:
-            BudgetExceeded: The ledger cannot pay. Nothing has been read.
+            BudgetExceeded: The ledger does not cover it. Nothing has been read.
         """
+        ...
+
+
+class MethodClass(Protocol):
+    """The class of a method, before it is configured."""
+
+    name: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __call__(self, **settings: Any) -> Method:
+        """The method with these settings; the others have their defaults."""
         ...
 
 

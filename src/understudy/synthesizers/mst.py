@@ -149,7 +149,7 @@ class MST(Settings):
 
         counts = {single.clique[0]: single for single in singles}
         guesses = {pair: product([counts[name] for name in pair], rows) for pair in all_pairs(domain)}
-        accents = {pair: accent(zscores, pair) for pair in guesses}
+        weights = {pair: accent(zscores, pair) for pair in guesses}
         parts = DisjointSet(domain.names)
         edges: list[Clique] = []
         while parts.n_subsets > 1:
@@ -165,7 +165,7 @@ class MST(Settings):
                 what="which columns go together",
                 ledger=ledger,
                 key=key.child(f"edge {len(edges)}"),
-                accents=[accents[pair] for pair in open_pairs],
+                accents=[weights[pair] for pair in open_pairs],
             )
             edges.append(open_pairs[chosen])
             parts.merge(*open_pairs[chosen])

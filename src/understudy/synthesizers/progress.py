@@ -9,7 +9,7 @@ from understudy.privacy.ledger import Ledger
 
 @contextlib.contextmanager
 def shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
-    """Shows how far the fits that these ledgers pay for have come; None shows it on a terminal alone."""
+    """Shows how far the fits with these ledgers have come; with None, on a terminal alone."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
