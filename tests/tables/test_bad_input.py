@@ -116,6 +116,11 @@ STRUCTURES = {
     "duplicate names beside all": ("name,age,income,age\n" + f"{LAST},{SECRET}\n" * 9, ["more than one column 'age'"]),
     "blank first line": ("\n" + GOOD, ["first line"]),
     "quote never closed in the header": (f'"{GOOD}', ["cannot be read as CSV"]),
+    "two rows that begin with a stray quote": (
+        GOOD + f'"{SECRET},1,1\nann,2,2\n"{SECRET},3,3\n',
+        ["a quote stands inside"],
+    ),
+    "quote inside a field": (GOOD + f'{SECRET} 5" disk,1,1\n', ["a quote stands inside", "double those inside it"]),
     "quote never closed": (GOOD + f'"{SECRET},1,1\n' + GOOD, ["cannot be read as CSV"]),
 }
 

@@ -22,7 +22,7 @@ from understudy.tables.schema import Column, Schema
 from understudy.tables.sources import kinds
 from understudy.tables.structure import TableError
 from understudy.tables.table import Table, read
-from understudy.tables.writing import to_frame, write
+from understudy.tables.writing import write
 
 NAN = np.nan
 SECRET = "Xanthippe"
@@ -472,68 +472,6 @@ def test_a_table_shows_neither_its_rows_nor_their_number(tmp_path):
     assert not hasattr(Table, "__len__")
     assert "clerk" not in repr(table)
     assert repr(table).endswith("kind='polars', columns=['age', 'income', 'state', 'job', 'member', 'joined'])")
-
-
-# What goes out.
-
-DECODED = {"t": [START, NAN], "n": [3.0, NAN], "f": [0.5, NAN], "c": [1, -1], "b": [0.0, NAN]}
-
-
-@pytest.mark.parametrize("kind", ["polars", "pandas", "pyarrow"])
-def test_a_frame_out_reads_back_as_it_went_in(kind):
-    frame = to_frame(DECODED, MIXED, {"c": ["u", "v"]}, kind)
-    table = read(frame, MIXED)
-    assert table.kind == kind
-    assert table.labels == {"c": ["v"]}
-    assert_columns(table, DECODED | {"c": [0, -1]})
-
-
-def test_polars_columns_have_the_types_of_their_kinds():
-    frame = to_frame(DECODED, MIXED, {"c": ["u", "v"]}, "polars")
-    assert frame.dtypes == [pl.Datetime("us"), pl.Int64, pl.Float64, pl.String, pl.Boolean]
-    assert frame.null_count().row(0) == (1, 1, 1, 1, 1)
-
-
-def test_pandas_columns_have_the_types_of_their_kinds():
-    dtypes = to_frame(DECODED, MIXED, {"c": ["u", "v"]}, "pandas").dtypes
-    assert [str(dtype) for dtype in dtypes] == ["datetime64[us]", "Int64", "float64", "str", "boolean"]
-    whole = to_frame({"x": np.array([1.0])}, one("integer"), {}, "pandas")
-    assert str(whole["x"].dtype) == "int64"
-
-
-def test_far_away_numbers_stay_within_what_their_type_holds():
-    assert to_frame({"x": [1e300, -np.inf]}, one("integer"), {})["x"].to_list() == [2**53, -(2**53)]
-    years = to_frame({"x": [1e300, -1e300]}, one("datetime"), {})["x"].dt.year().to_list()
-    assert years == [9999, 1]
-
-
-def test_an_unknown_kind_of_frame_is_refused():
-    with pytest.raises(ValueError, match="expected kind to be polars, pandas or pyarrow, got 'dask'"):
-        to_frame(DECODED, MIXED, {"c": ["u", "v"]}, "dask")
-
-
-@pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.csv.gz", "out.parquet"])
-def test_a_written_file_reads_back(tmp_path, name):
-    write(to_frame(DECODED, MIXED, {"c": ["u", "v"]}), tmp_path / name)
-    assert_columns(read(tmp_path / name, MIXED), DECODED | {"c": [0, -1]})
-    assert os.listdir(tmp_path) == [name]
-
-
-@pytest.mark.parametrize("place", ["absent/out.csv", "folder.csv", "out.xlsx", "out"])
-def test_an_unwritable_place_is_refused_and_left_alone(tmp_path, place):
-    (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(TableError) as caught:
-        write(pl.DataFrame({"x": [1]}), tmp_path / place)
-    assert "\n" not in str(caught.value)
-    assert os.listdir(tmp_path) == ["folder.csv"]
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path):
-    path = saved(tmp_path, "old")
-    with pytest.raises(TableError, match="cannot be written: it does not fit the format"):
-        write(pl.DataFrame({"x": [{SECRET: 1}]}), path)
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["people.csv"]
 
 
 # Drafts.

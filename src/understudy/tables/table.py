@@ -206,7 +206,7 @@ class _Cells:
 
     def missing_numbers(self) -> list[float]:
         """The numbers that spell a missing value, such as -999."""
-        return _numbers_from_text(pl.Series(sorted(self.missing), dtype=pl.String), {}).drop_nulls().to_list()
+        return _numbers_from_text(pl.Series(sorted(self.missing)), {}).drop_nulls().to_list() if self.missing else []
 
     def factorised(self) -> tuple[np.ndarray, pl.Series]:
         """The place of each cell in a list of texts, and that list, so that the rest is done once per distinct text.
@@ -303,8 +303,8 @@ def _instants(cells: _Cells) -> np.ndarray:
     else:
         return cells.none_readable()
     array = instants.microseconds(moments).cast(pl.Float64).to_numpy()
-    missing = instants.from_text(pl.Series(sorted(cells.missing), dtype=pl.String)).drop_nulls()
-    if len(missing):
+    if cells.missing:
+        missing = instants.from_text(pl.Series(sorted(cells.missing))).drop_nulls()
         array = np.where(np.isin(array, instants.microseconds(missing).cast(pl.Float64).to_numpy()), np.nan, array)
     return array
 
