@@ -257,14 +257,8 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, old, new, me
     assert not (tmp_path / "results").exists()
 
 
-ALIKE = {"sweeps-linear", "structure-noise", "parents-private"}  # as another one, with other numbers
-
-
-def is_slow(path: Path) -> bool:
-    return path.stem in ALIKE or any(dataset.table for dataset in grid_file.read(path).datasets)
-
-
-GRIDS = [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * is_slow(path)) for path in COMMITTED]
+# One grid is run for every change; the others train longer, or need real tables.
+GRIDS = [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem != "structure")) for path in COMMITTED]
 
 
 @pytest.mark.parametrize("path", GRIDS)
