@@ -6,8 +6,8 @@ always. CatBoost is trained on the synthetic rows of either and tested on the sa
 Adult: every column as categories, numbers cut at public round values, so that nothing but the method differs. The error
 is that of the workload of all pairs, ‖ counts of real rows - counts of synthetic rows ‖₁ / n, averaged over pairs.
 
-Income: Adult as it comes, with numbers and missing values, on the splits and with the metrics of grids/adult.toml, whose
-results are those of our side. dpmm is given bounds and categories.
+Income: Adult as it comes, with numbers and missing values, on the splits and with the metrics of grids/adult.toml,
+whose results are those of our side. dpmm is given bounds and categories.
 
 dpmm pins old versions of numpy and pandas and is no dependency: give the Python of an environment of its own.
 

@@ -93,9 +93,9 @@ def check_seeds(runs: Iterable[RunResult], place: str, by: Callable[[RunResult],
     means = collections.Counter((by(run), run.seed) for run in runs)
     for (what, seed), count in means.items():
         if count > 1:
-            described = ", ".join(str(part) for part in what if part is not None)
+            mean = ", ".join(str(part) for part in what if part is not None)
             raise ScoreboardError(
-                f"{place}: {count} runs of {described} have the seed {seed}. Name one `sweep` to draw."
+                f"{place}: {count} runs of {mean} have the seed {seed}. Name one `sweep` to draw."
             )
 
 
