@@ -6,8 +6,8 @@ always. CatBoost is trained on the synthetic rows of either and tested on the sa
 Adult: every column as categories, numbers cut at public round values, so that nothing but the method differs. The error
 is that of the workload of all pairs, ‖ counts of real rows - counts of synthetic rows ‖₁ / n, averaged over pairs.
 
-Income: Adult as it comes, with numbers and missing values, on the splits and with the judge of grids/adult.toml, whose
-results are those of our side. dpmm is given bounds and categories.
+Income: Adult as it comes, with numbers and missing values, on the splits and with the metrics of grids/adult.toml,
+whose results are those of our side. dpmm is given bounds and categories.
 
 dpmm pins old versions of numpy and pandas and is no dependency: give the Python of an environment of its own.
 
@@ -80,7 +80,7 @@ def ours(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def california(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
-    """Split 0, as a job for either side, and a judge: R² of CatBoost on the test rows."""
+    """Split 0, as a job for either side, and its evaluation: R² of CatBoost on the test rows."""
     import polars as pl
 
     from understudy import datasets
@@ -92,7 +92,7 @@ def california(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
     train.write_csv(folder / "california.csv")
     bounds = {each.name: {"lower": each.low, "upper": each.high} for each in schema.columns}
 
-    def judge(synthetic: Path) -> dict[str, float]:
+    def evaluate(synthetic: Path) -> dict[str, float]:
         from catboost import CatBoostRegressor
 
         made = pl.read_csv(synthetic).drop_nulls()
@@ -110,11 +110,11 @@ def california(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
         error = test[target].to_numpy() - learner.predict(test[inputs].to_numpy())
         return {"r2": float(1 - (error**2).mean() / test[target].to_numpy().var())}
 
-    return {"rows": str(folder / "california.csv"), "bounds": bounds, "sizes": None}, judge
+    return {"rows": str(folder / "california.csv"), "bounds": bounds, "sizes": None}, evaluate
 
 
 def adult(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
-    """All rows in categories, as a job for either side, and a judge: the mean error of pairs."""
+    """All rows in categories, as a job for either side, and its evaluation: the mean error of pairs."""
     import numpy as np
     import polars as pl
 
@@ -140,7 +140,7 @@ def adult(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
     real = pl.DataFrame(codes)
     real.write_csv(folder / "adult.csv")
 
-    def judge(synthetic: Path) -> dict[str, float]:
+    def evaluate(synthetic: Path) -> dict[str, float]:
         made = pl.read_csv(synthetic)
         errors = []
         for a, b in itertools.combinations(sizes, 2):
@@ -152,11 +152,11 @@ def adult(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
             errors.append(np.abs(count[0] - count[1]).sum())
         return {"workload_error": float(np.mean(errors))}
 
-    return {"rows": str(folder / "adult.csv"), "bounds": None, "sizes": sizes}, judge
+    return {"rows": str(folder / "adult.csv"), "bounds": None, "sizes": sizes}, evaluate
 
 
 def income(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
-    """Split 5 + seed of Adult, as a job for dpmm, and a judge: that of the benchmark."""
+    """Split 5 + seed of Adult, as a job for dpmm, and its evaluation: that of the benchmark."""
     import polars as pl
 
     from understudy import datasets
@@ -170,7 +170,7 @@ def income(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
         for each in schema.columns
     }
 
-    def judge(synthetic: Path) -> dict[str, float | None]:
+    def evaluate(synthetic: Path) -> dict[str, float | None]:
         words = {name: kind for name, kind in train.schema.items() if kind == pl.String}
         made = pl.read_csv(synthetic, schema_overrides=words, infer_schema_length=None)[train.columns]
         return scores(
@@ -184,7 +184,7 @@ def income(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
             threads=1,
         )
 
-    return {"rows": str(folder / "income.csv"), "bounds": bounds, "sizes": None}, judge
+    return {"rows": str(folder / "income.csv"), "bounds": bounds, "sizes": None}, evaluate
 
 
 def run(python: str, side: str, job: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def main() -> None:
                     continue  # minutes each
                 if table == "income" and side == "ours":
                     continue  # of the benchmark
-                job, judge = {"california": california, "adult": adult, "income": income}[table](folder, seed)
+                job, evaluate = {"california": california, "adult": adult, "income": income}[table](folder, seed)
                 synthetic = folder / "synthetic.csv"
                 one = {
                     **job,
@@ -239,7 +239,7 @@ def main() -> None:
                     line["max_mb"] = arguments.max_mb
                     if table == "adult":
                         line["iterations"] = arguments.iterations
-                line |= {**took, **judge(synthetic)}
+                line |= {**took, **evaluate(synthetic)}
                 print(json.dumps(line), flush=True)
                 with open(arguments.output, "a") as file:
                     file.write(json.dumps(line) + "\n")

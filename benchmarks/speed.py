@@ -99,7 +99,7 @@ def measure(case: str, method: str) -> dict:
         if case == "large" and method == "copula":
             result |= csv_ratio(folder)
     unit = baseline()
-    result |= {"yardstick_s": unit, "fit_in_yardsticks": result["fit_s"] / unit}
+    result |= {"baseline_s": unit, "fit_in_baselines": result["fit_s"] / unit}
     return {"rows": rows, "columns": columns, "method": method, **{k: round(v, 3) for k, v in result.items()}}
 
 

@@ -1,7 +1,7 @@
 """Writes commands.md, the reference of all commands, from the commands themselves.
 
-The one rule: it knows no command by name. It walks from `understudy.cli.cli` to whatever is below, and writes what help
-would print, so a command that is added is in the reference after the next `make docs`. The tests say when that is due.
+The one rule: it knows no command by name. It walks through `understudy.cli.cli` and writes what help would print, so a
+new command is in the reference after the next `make docs`. The tests fail if that was forgotten.
 """
 
 import inspect
@@ -20,8 +20,8 @@ HEAD = """\
 
 <!-- Written by docs/commands.py from the commands' own help: do not edit, run `make docs`. -->
 
-All of them, with every option. `understudy COMMAND --help` says the same. What goes wrong is one line on stderr that
-shows no private value. Exit codes: 0 is done, 1 refused, 2 wrong usage, 130 stopped by Ctrl-C.
+Every command, with every option. `understudy COMMAND --help` prints the same. An error is one line on stderr that shows
+no private value. Exit codes: 0 done, 1 refused, 2 wrong usage, 130 stopped by Ctrl-C.
 """
 
 

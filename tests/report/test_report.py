@@ -23,7 +23,7 @@ from understudy.cli import cli
 from understudy.privacy.accounting import Budget, Charge
 from understudy.privacy.gaussian import gaussian_delta
 from understudy.report import ReportError, drawing
-from understudy.report.content import GIVEN, spelt, spelt_summaries
+from understudy.report.content import GIVEN, as_text, summaries_as_text
 from understudy.report.page import at_most, render
 from understudy.report.privacy import attacker, by_planned_mechanism, mu_squared, privacy_part
 from understudy.tables.schema import Column, Schema
@@ -453,22 +453,22 @@ def test_a_big_heat_map_tells_signs_by_shape():
     assert drawn.count('class="plus"') == drawn.count('class="minus"') == drawn.count("<circle") == 66
 
 
-def test_numbers_and_instants_are_spelt_for_people():
+def test_numbers_and_instants_are_written_for_people():
     number = Column(name="x", kind="continuous")
-    assert spelt(number, np.array([0.0, 12.80001, 51234.5, 1e12, -0.00012])) == [
+    assert as_text(number, np.array([0.0, 12.80001, 51234.5, 1e12, -0.00012])) == [
         "0",
         "12.8",
         "51,234",
         "1e+12",
         "-0.00012",
     ]
-    assert spelt(number, np.array([5e6, 2e9])) == ["5e+06", "2e+09"]
-    assert spelt(Column(name="t", kind="datetime"), np.array([0.0, 86_400e6 * 365])) == ["1970-01-01", "1971-01-01"]
+    assert as_text(number, np.array([5e6, 2e9])) == ["5e+06", "2e+09"]
+    assert as_text(Column(name="t", kind="datetime"), np.array([0.0, 86_400e6 * 365])) == ["1970-01-01", "1971-01-01"]
 
 
-def test_numbers_that_stand_side_by_side_are_spelt_alike():
+def test_numbers_that_stand_side_by_side_are_written_alike():
     hour, year = 3600e6, 365 * 86_400e6
-    instants = spelt_summaries(
+    instants = summaries_as_text(
         Column(name="t", kind="datetime"), {"real": {"5 %": 0.0, "95 %": hour}, "synthetic": {"5 %": 0.0, "95 %": year}}
     )
     assert instants == {
@@ -476,8 +476,8 @@ def test_numbers_that_stand_side_by_side_are_spelt_alike():
         "synthetic": {"5 %": "1970-01-01", "95 %": "1971-01-01"},
     }
     numbers = {"real": {"mean": 5e6}, "synthetic": {"mean": 2e9}, "none": {}}
-    spelt_numbers = spelt_summaries(Column(name="x", kind="continuous"), numbers)
-    assert spelt_numbers == {"real": {"mean": "5e+06"}, "synthetic": {"mean": "2e+09"}, "none": {}}
+    texts = summaries_as_text(Column(name="x", kind="continuous"), numbers)
+    assert texts == {"real": {"mean": "5e+06"}, "synthetic": {"mean": "2e+09"}, "none": {}}
 
 
 def test_a_column_of_every_kind_is_drawn(tmp_path, hostile):

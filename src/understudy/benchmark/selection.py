@@ -93,8 +93,10 @@ def check_seeds(runs: Iterable[RunResult], place: str, by: Callable[[RunResult],
     means = collections.Counter((by(run), run.seed) for run in runs)
     for (what, seed), count in means.items():
         if count > 1:
-            spelt = ", ".join(str(part) for part in what if part is not None)
-            raise ScoreboardError(f"{place}: {count} runs of {spelt} have the seed {seed}. Name one `sweep` to draw.")
+            mean = ", ".join(str(part) for part in what if part is not None)
+            raise ScoreboardError(
+                f"{place}: {count} runs of {mean} have the seed {seed}. Name one `sweep` to draw."
+            )
 
 
 def expand(scores: Iterable[str], runs: Iterable[RunResult]) -> list[str]:

@@ -176,7 +176,7 @@ def _not_covered(real: str | None, synthetic: str | None) -> list[str]:
     from understudy.evaluation.evaluate import NOT_COVERED
     from understudy.report.content import GIVEN
 
-    given = [] if synthetic is None else [f"Rows {GIVEN}."]
+    given = [] if synthetic is None else [f"The synthetic rows were {GIVEN}."]
     return given if real is None else [*given, NOT_COVERED]
 
 

@@ -194,11 +194,11 @@ def _histogram(column: Column, values: Mapping[str, np.ndarray]) -> dict[str, An
     return {
         "figure": "histogram",
         "edges": edges.tolist(),
-        "spelt_bins": _spelt_bins(column, edges),
+        "bin_labels": _bin_labels(column, edges),
         "shares": {key: _binned(side, edges, len(values[key])) for key, side in present.items()},
         "missing": {key: 1 - len(present[key]) / len(side) for key, side in values.items()},
         "summary": summaries,
-        "spelt_summary": spelt_summaries(column, summaries),
+        "summary_text": summaries_as_text(column, summaries),
     }
 
 
@@ -216,10 +216,10 @@ def _edges(column: Column, sides: list[np.ndarray]) -> np.ndarray:
     return low + (high - low) * np.arange(BINS + 1) / BINS
 
 
-def _spelt_bins(column: Column, edges: np.ndarray) -> list[list[str]]:
+def _bin_labels(column: Column, edges: np.ndarray) -> list[list[str]]:
     """The first and the last value of every bin."""
     inside = 0.5 if column.kind == "integer" else 0.0
-    words = spelt(column, np.concatenate([edges[:-1] + inside, edges[1:] - inside]))
+    words = as_text(column, np.concatenate([edges[:-1] + inside, edges[1:] - inside]))
     return [list(edge) for edge in zip(words[: len(edges) - 1], words[len(edges) - 1 :], strict=True)]
 
 
@@ -235,10 +235,10 @@ def _summary(side: np.ndarray) -> dict[str, float]:
     return dict(zip(names, [*np.quantile(side, QUANTILES).tolist(), float(side.mean())], strict=True))
 
 
-def spelt_summaries(column: Column, summaries: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, str]]:
+def summaries_as_text(column: Column, summaries: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, str]]:
     """The numbers of all tables, formatted alike, because they stand side by side."""
     numbers = [value for summary in summaries.values() for value in summary.values()]
-    words = iter(spelt(column, np.array(numbers)) if numbers else [])
+    words = iter(as_text(column, np.array(numbers)) if numbers else [])
     return {key: {name: next(words) for name in summary} for key, summary in summaries.items()}
 
 
@@ -258,11 +258,11 @@ def _bars(labels: list[str], codes: Mapping[str, np.ndarray]) -> dict[str, Any]:
         "shares": {key: [float(share[places].sum()) for _, places in groups] for key, share in shares.items()},
         "missing": {key: float(share[-1]) for key, share in shares.items()},
         "summary": {key: {} for key in codes},
-        "spelt_summary": {key: {} for key in codes},
+        "summary_text": {key: {} for key in codes},
     }
 
 
-def spelt(column: Column, values: np.ndarray) -> list[str]:
+def as_text(column: Column, values: np.ndarray) -> list[str]:
     """Numbers as people write them, and instants as dates or times."""
     if column.kind != "datetime":
         huge = bool(np.abs(values).max(initial=0.0) >= 1e9)

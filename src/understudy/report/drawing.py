@@ -134,7 +134,7 @@ def _histogram(seen: Mapping[str, Any], key: str) -> Markup:
         steps = [f"H{left + (place + 1) * step:.1f}V{up(share):.1f}" for place, share in enumerate(shares["real"][1:])]
         points = f"M{left:.1f} {floor:.1f}V{up(shares['real'][0]):.1f}{''.join(steps)}H{width - right:.1f}V{floor:.1f}"
         parts.append(_path(points, "real"))
-    first, middle, last = seen["spelt_bins"][0][0], seen["spelt_bins"][count // 2][0], seen["spelt_bins"][-1][1]
+    first, middle, last = seen["bin_labels"][0][0], seen["bin_labels"][count // 2][0], seen["bin_labels"][-1][1]
     halves = (step * (count // 2), step * (count - count // 2))
     fits = all(
         width_of(end, 12) + width_of(middle, 12) / 2 < half for end, half in zip((first, last), halves, strict=True)

@@ -140,7 +140,7 @@ def check_extras() -> Iterator[Finding]:
         purpose = f"[{extra}], for {PURPOSES.get(extra, 'more')}"
         unmet = [str(need) for need in wanted if need.extra == extra and not need.is_met]
         if unmet:
-            fact = f"{purpose}: {', '.join(unmet)} is missing"
+            fact = f"{purpose}; missing: {', '.join(unmet)}"
             advice = f"If you want it: pip install '{DISTRIBUTION}[{extra}]'"
             yield Finding(name="extra", state="note", fact=fact, advice=advice)
         else:
