@@ -112,8 +112,9 @@ def agreement(their: dict) -> dict:
     import jax.numpy as jnp
     import numpy as np
 
-    from understudy.privacy.accounting import Budget, PlannedMechanism, calibrate
-    from understudy.privacy.gradients import Layer, clipped_sums
+    from understudy.privacy.calibration import calibrate
+    from understudy.privacy.plan import Budget, PlannedMechanism
+    from understudy.privacy.clipping import Layer, clipped_sums
     from understudy.synthesizers.prada.adversarial.critic import critic_factors
     from understudy.synthesizers.prada.adversarial.layers import Dense
 

@@ -24,13 +24,14 @@ def fits(rows: int, columns: int, count: int, steps: int, **changes):
     import numpy as np
 
     from understudy.core.randomness import Key
-    from understudy.encoding import encoder as encoding
-    from understudy.privacy.accounting import Budget
+    from understudy import encoding
+    from understudy.privacy.plan import Budget
     from understudy.privacy.ledger import Ledger
     from understudy.privacy.rows import lock
     from understudy.synthesizers.base import FitRequest
     from understudy.synthesizers.prada.adversarial.method import PradaGAN
-    from understudy.tables.schema import Column, Schema
+    from understudy.tables.schema import Schema
+    from understudy.tables.column import Column
 
     names = [f"c{j}" for j in range(columns)]
     schema = Schema(name="speed", rows=rows, columns=tuple(Column(name=name, kind="continuous") for name in names))

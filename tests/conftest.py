@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 
 from understudy.synthesizers import METHODS
-from understudy.tables.schema import Column, Schema
+from understudy.tables.schema import Schema
+from understudy.tables.column import Column
 
 # Methods that train take few steps here: what is tested is what they promise, not how good they are.
 QUICK = {

@@ -32,10 +32,10 @@ from click.testing import CliRunner
 import understudy as us
 from test_architecture import PACKAGE, stated_matrix
 from understudy.cli import cli
-from understudy.privacy.accounting import Budget
+from understudy.privacy.plan import Budget
 from understudy.report.privacy import attacker
 from understudy.synthesizers import FITTED, METHODS
-from understudy.tables.schema import KINDS
+from understudy.tables.column import KINDS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")] + sorted(ROOT.glob("docs/*.md"))

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from understudy.evaluation.evaluate import evaluate
     from understudy.model import Model, ModelError, load
     from understudy.pipeline import fit, fit_many, order_from, plan
-    from understudy.privacy.accounting import Budget, BudgetExceeded
-    from understudy.privacy.ledger import Receipt
     from understudy.privacy.ledger_file import LedgerError, LedgerFile
+    from understudy.privacy.plan import Budget, BudgetExceeded
+    from understudy.privacy.receipt import Receipt
     from understudy.report import ReportError, report
     from understudy.synthesizers import METHODS
     from understudy.synthesizers.aim import AIM
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from understudy.synthesizers.merf.method import MERF
     from understudy.synthesizers.mst import MST
     from understudy.synthesizers.planning import Plan
-    from understudy.synthesizers.prada.adversarial import PradaGAN
-    from understudy.synthesizers.prada.dpgan import DPGAN
-    from understudy.synthesizers.prada.likelihood import Prada
-    from understudy.synthesizers.privbayes import PrivBayes
-    from understudy.synthesizers.privmrf import PrivMRF
+    from understudy.synthesizers.prada.adversarial.dpgan import DPGAN
+    from understudy.synthesizers.prada.adversarial.method import PradaGAN
+    from understudy.synthesizers.prada.likelihood.method import Prada
+    from understudy.synthesizers.privbayes.method import PrivBayes
+    from understudy.synthesizers.privmrf.method import PrivMRF
+    from understudy.tables.column import Column
     from understudy.tables.constraints import ConstraintError
     from understudy.tables.rejection import SamplingError
-    from understudy.tables.schema import Column, Schema, SchemaError
-    from understudy.tables.sources import TableError
+    from understudy.tables.schema import Schema
+    from understudy.tables.structure import TableError
+    from understudy.tables.values import SchemaError
 
 # The module that defines each public name. Type checkers read the imports above, which must say the same.
 _DEFINED_IN = {

@@ -20,15 +20,18 @@ from understudy.core.files import reason, replacing
 from understudy.core.notebooks import card
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
-from understudy.encoding.distributions import Distribution
-from understudy.encoding.encoder import ColumnMap, Encoder, PassThrough
-from understudy.privacy.ledger import Receipt
+from understudy.encoding.encoder import Encoder, EncoderFacts
+from understudy.privacy.receipt import Receipt
 from understudy.synthesizers import FITTED, METHODS
 from understudy.synthesizers.base import ConditionalSampler, DensityModel, Fitted, Interval, Method, WeightedParents
-from understudy.tables import rejection, table
-from understudy.tables.constraints import Condition, Rows, read_where, rules, sums
-from understudy.tables.rejection import Acceptance
+from understudy.tables import rejection
+from understudy.tables.constraints import sums
+from understudy.tables.rejection import Acceptance, rules
+from understudy.tables.rules import Condition, SyntheticRows
 from understudy.tables.schema import Schema
+from understudy.tables.table import read
+from understudy.tables.where import read_where
+from understudy.tables.writing import as_shown, to_frame
 
 # A model file says which format it has; only this one is read. Version 0.1.0 wrote format 1.
 FORMAT = 2
@@ -104,10 +107,10 @@ class Model:
         held = [*rules(self.schema), *conditions]
         columns, acceptance = rejection.keep(lambda m, key: self._draw(m, key, conditions), held, int(n), key=key)
         object.__setattr__(self, "acceptance", acceptance)
-        return table.to_frame(columns, self.schema, self.encoder.labels, self.kind)
+        return to_frame(columns, self.schema, self.encoder.labels, self.kind)
 
-    def _draw(self, n: int, key: Key, conditions: Sequence[Condition]) -> Rows:
-        """Rows of the generator with totals computed, as a frame will show them; not yet held to any rule."""
+    def _draw(self, n: int, key: Key, conditions: Sequence[Condition]) -> SyntheticRows:
+        """SyntheticRows of the generator with totals computed, as a frame will show them; not yet held to any rule."""
         within = self._levels_within(conditions) if isinstance(self.generator, ConditionalSampler) else {}
         if isinstance(self.generator, ConditionalSampler) and within:
             levels = self.generator.sample_within(n, within, key=key)
@@ -116,10 +119,10 @@ class Model:
         columns = self.encoder.decode(levels)
         if self.schema.constraints or conditions:
             numeric = [column for column in self.schema if column.is_numeric]
-            columns |= {column.name: table.as_shown(columns[column.name], column) for column in numeric}
-        rows = Rows(columns, self.encoder.labels)
+            columns |= {column.name: as_shown(columns[column.name], column) for column in numeric}
+        rows = SyntheticRows(columns, self.encoder.labels)
         for each in sums(self.schema.constraints):
-            columns[each.total] = table.as_shown(each.enforced(rows), self.schema[each.total])
+            columns[each.total] = as_shown(each.enforced(rows), self.schema[each.total])
         return rows
 
     def _levels_within(self, conditions: Sequence[Condition]) -> dict[str, Interval]:
@@ -135,7 +138,7 @@ class Model:
         """The levels of a column at which a condition holds, if they are one interval; else an empty one."""
         if condition.missing or len(condition.values) > 1:
             return 1.0, 0.0
-        known, rows = self.encoder.maps[condition.column], Rows({}, self.encoder.labels)
+        known, rows = self.encoder.columns[condition.column], SyntheticRows({}, self.encoder.labels)
         bounds = [condition.values[0]] * 2 if condition.values else [condition.low, condition.high]
         numbers = [None if bound is None else rows.number(condition.column, bound) for bound in bounds]
         low, high = (None if x is None else known.levels(np.array([x])) for x in numbers)
@@ -161,25 +164,23 @@ class Model:
         if not isinstance(self.generator, DensityModel):
             having = ", ".join(name for name, fitted in FITTED.items() if issubclass(fitted, DensityModel))
             raise TypeError(f"log_density: {self.method.name} has no densities. Fit one of {having}.")
-        given = table.read(frame, self.schema)
+        given = read(frame, self.schema)
         return self.generator.log_density(self.encoder, given.columns, given.labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to one file, whole or not at all."""
-        facts, arrays = _encoder_to_file(self.encoder)
         document = {
             "format": FORMAT,
             "understudy": __version__,
             "schema": self.schema.to_toml(),
             "method": {"name": self.method.name, **dataclasses.asdict(self.method)},
             "kind": self.kind,
-            "rows": self.encoder.rows,
-            "columns": facts,
+            **self.encoder.facts(),
             "receipt": json.loads(self.receipt.to_json()),
         }
-        arrays |= {f"{GENERATOR}{name}": array for name, array in self.generator.arrays().items()}
+        own = {f"{GENERATOR}{name}": array for name, array in self.generator.arrays().items()}
         packed = io.BytesIO()
-        np.savez_compressed(packed, allow_pickle=False, **arrays)
+        np.savez_compressed(packed, allow_pickle=False, **self.encoder.arrays(), **own)
         try:
             with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
                 archive.writestr("model.json", json.dumps(document, indent=1))
@@ -234,44 +235,9 @@ def _rebuild(name: str, document: Mapping[str, Any], arrays: Mapping[str, NDArra
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     generator = {key.removeprefix(GENERATOR): array for key, array in arrays.items() if key.startswith(GENERATOR)}
     return Model(
-        _encoder_from_file(schema, float(document["rows"]), document["columns"], arrays),
+        Encoder.from_arrays(schema, EncoderFacts(rows=document["rows"], columns=document["columns"]), arrays),
         FITTED[method].from_arrays(generator),
         Receipt.from_json(json.dumps(document["receipt"])),
         METHODS[method](**settings),
         document["kind"],
     )
-
-
-# The encoder in a file ----------------------------------------------------------------------------------------------
-
-
-def _encoder_to_file(encoder: Encoder) -> tuple[dict[str, dict[str, Any]], dict[str, NDArray]]:
-    """Every column's facts and arrays."""
-    facts = {
-        name: {
-            "missing": m.missing,
-            "integer": m.distribution.integer,
-            "labels": m.labels,
-            "pass_through": isinstance(m, PassThrough),
-        }
-        for name, m in encoder.maps.items()
-    }
-    arrays: dict[str, NDArray] = {
-        f"column/{position}": np.stack([m.distribution.values, m.distribution.cdf])
-        for position, m in enumerate(encoder.maps.values())
-    }
-    return facts, arrays
-
-
-def _encoder_from_file(
-    schema: Schema, rows: float, columns: Mapping[str, Any], arrays: Mapping[str, NDArray]
-) -> Encoder:
-    """The encoder that `_encoder_to_file` wrote down."""
-    maps = {}
-    for position, column in enumerate(schema):
-        facts = columns[column.name]
-        values, cdf = arrays[f"column/{position}"]
-        labels = tuple(facts["labels"]) if facts["labels"] is not None else None
-        kind = PassThrough if facts["pass_through"] else ColumnMap
-        maps[column.name] = kind(column, Distribution(values, cdf, facts["integer"]), facts["missing"], labels)
-    return Encoder(schema, maps, rows)

@@ -24,22 +24,24 @@ from typing import Any
 
 import numpy as np
 
+from understudy import encoding
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
-from understudy.encoding import encoder as encoding
 from understudy.encoding.encoder import Encoder
 from understudy.graphical import ordering
 from understudy.model import Model
-from understudy.privacy.accounting import Budget, planned_charges
+from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
+from understudy.privacy.plan import Budget
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import DEFAULT, resolve
 from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
 from understudy.synthesizers.planning import Plan, expected_cost, planned_mechanisms
 from understudy.synthesizers.progress import shown
-from understudy.tables.schema import UNNAMED, Schema, SchemaError
+from understudy.tables.schema import UNNAMED, Schema
 from understudy.tables.table import read
+from understudy.tables.values import SchemaError
 
 SchemaOrPath = Schema | str | os.PathLike[str]
 

@@ -10,10 +10,12 @@ from scipy import stats
 from conftest import MIXED
 from understudy import encoding
 from understudy.encoding import Encoder, PassThroughEncoder
-from understudy.privacy.accounting import Budget, PlannedMechanism
+from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import LARGEST
-from understudy.tables.schema import Column, Schema, SchemaError
+from understudy.tables.schema import Schema
+from understudy.tables.column import Column
+from understudy.tables.values import SchemaError
 
 
 @pytest.mark.parametrize("name", MIXED.names)

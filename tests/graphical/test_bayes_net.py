@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from understudy.core.randomness import Key
-from understudy.encoding.distributions import to_simplex
-from understudy.encoding.encoder import Bins
+from understudy.encoding.consistency import to_simplex
+from understudy.encoding.bins import Bins
 from understudy.graphical.bayes_net import BayesNet, ConditionalTable, conditional, to_simplices
-from understudy.tables.schema import Column, Schema
+from understudy.tables.schema import Schema
+from understudy.tables.column import Column
 
 
 def cut(size: int, nullable: bool = False) -> Bins:

@@ -7,10 +7,11 @@ import pytest
 from graphs import DOMAIN, LOOP, SIZES, TREE, every_graph, project, random_joint
 
 from understudy.core.randomness import Key
-from understudy.encoding.encoder import Bins
+from understudy.encoding.bins import Bins
 from understudy.graphical.estimation import estimate
 from understudy.graphical.marginals import Domain, Measured
-from understudy.tables.schema import Column, Schema
+from understudy.tables.schema import Schema
+from understudy.tables.column import Column
 
 
 def bins_of(domain):

@@ -8,15 +8,16 @@ import pytest
 
 from conftest import MIXED
 from understudy.core.randomness import Key
-from understudy.encoding import encoder as encoding
-from understudy.encoding.encoder import Bins
+from understudy import encoding
+from understudy.encoding.bins import Bins
 from understudy.graphical import marginals
 from understudy.graphical.marginals import Domain, Measured, choose, measure
-from understudy.privacy.accounting import Budget, BudgetExceeded, PlannedMechanism
+from understudy.privacy.plan import Budget, BudgetExceeded, PlannedMechanism
 from understudy.privacy.counts import ExactCodes
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.rows import PrivateRows, lock
-from understudy.tables.schema import Column, Schema
+from understudy.tables.schema import Schema
+from understudy.tables.column import Column
 from understudy.tables.table import read
 
 DOMAIN = Domain({"a": 2, "b": 3, "c": 2})
@@ -197,7 +198,7 @@ def test_z_scores_are_those_of_the_column_and_stop_at_the_largest(mixed):
     cells = encoding.make_bins(encoder, 16)
     for name, z in marginals.z_scores(encoder, cells).items():
         assert z.shape == (cells[name].size,) and (z >= 0).all() and z.max() <= marginals.LARGEST_Z_SCORE
-        if encoder.maps[name].labels is None:
+        if encoder.columns[name].labels is None:
             mean_square = np.diff(cells[name].edges) @ z[: len(cells[name].edges) - 1] ** 2
             assert 0.3 < mean_square <= 1 + 1e-9
         else:

@@ -6,7 +6,7 @@ from hypothesis import settings
 from scipy import stats
 
 from understudy.core.randomness import Key
-from understudy.privacy.accounting import Budget, PlannedMechanism
+from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import PrivateRows
 

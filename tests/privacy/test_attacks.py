@@ -26,8 +26,8 @@ import pytest
 import understudy
 from conftest import MIXED, QUICK, mixed_table, quick
 from understudy.core.randomness import Key
-from understudy.encoding import encoder as encoding
-from understudy.privacy.accounting import Budget
+from understudy import encoding
+from understudy.privacy.plan import Budget
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import lock
 from understudy.synthesizers import METHODS
@@ -166,7 +166,7 @@ def test_noise_of_a_seed_says_so_and_a_secret_one_does_not_repeat():
     table = mixed_table(100)
     assert "guarantee does not hold" in str(baseline("independent").receipt)
     models = [understudy.fit(table, MIXED, "independent", epsilon=1.0) for _ in range(3)]
-    assert len({model.encoder.maps["weight"].distribution.cdf.tobytes() for model in models}) == 3
+    assert len({model.encoder.columns["weight"].distribution.cdf.tobytes() for model in models}) == 3
 
 
 # One person with many rows.

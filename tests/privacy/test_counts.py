@@ -11,7 +11,7 @@ from ledgers import KEYS, assert_is_noise, both_keys, ledger_for, locked, named,
 from scipy import stats
 
 from understudy.core.randomness import Key
-from understudy.privacy.accounting import lattice
+from understudy.privacy.plan import lattice
 from understudy.privacy.counts import ExactCodes, noisy_counts, noisy_row_count, popular_categories, threshold
 from understudy.privacy.rows import lock
 

@@ -18,14 +18,16 @@ import pytest
 from scipy import optimize, stats
 
 from understudy.core.randomness import Key
-from understudy.encoding.encoder import fit_encoder, plan
+from understudy.encoding.fit import fit_encoder
+from understudy.encoding.plan import plan
 from understudy.privacy import counts, embedding, moments, selection
-from understudy.privacy.accounting import Budget, PlannedMechanism
+from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.embedding import EmbeddedColumn, Embedding, noisy_embedding_sum
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.privacy.selection import MarginalError, noisy_marginal_errors, select_marginal
-from understudy.tables.schema import Column, Schema
+from understudy.tables.schema import Schema
+from understudy.tables.column import Column
 
 BUDGET = Budget(epsilon=8.0, delta=1e-5)
 FALSE_ALARM = 1e-6
@@ -186,7 +188,7 @@ def encoded(tries):
             key = Key.new()
             rows = lock({"x": x}, {}, unit=unit, max_rows_per_unit=3, key=key)
             encoder = fit_encoder(rows, PERSON, ledger=copy.deepcopy(ledger), key=key)
-            runs.append(encoder.rows * (1.0 - encoder.maps["x"].distribution.cdf[1]))
+            runs.append(encoder.rows * (1.0 - encoder.columns["x"].distribution.cdf[1]))
         found.append(np.array(runs))
     return *found, 201.5
 

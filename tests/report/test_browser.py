@@ -21,7 +21,7 @@ from playwright import sync_api as playwright
 import understudy as us
 from conftest import MIXED, mixed_table
 from understudy import datasets
-from understudy.tables.schema import Column
+from understudy.tables.column import Column
 
 pytestmark = pytest.mark.browser
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

@@ -16,13 +16,15 @@ from conftest import MIXED, QUICK, mixed_table
 from fits import FEW, ROWS, distance, every_method, few, fitted, fitted_in_full, quick, table_of
 from test_model import assert_holds_no_rows
 from understudy.core.randomness import Key
-from understudy.encoding import encoder as encoding
-from understudy.privacy.accounting import Budget, BudgetExceeded
-from understudy.privacy.ledger import FilterShare, Ledger, Receipt
+from understudy import encoding
+from understudy.privacy.plan import Budget, BudgetExceeded
+from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.receipt import Receipt
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import FITTED, METHODS
 from understudy.synthesizers.planning import planned_mechanisms
-from understudy.tables.schema import Column, Schema
+from understudy.tables.schema import Schema
+from understudy.tables.column import Column
 from understudy.tables.table import read
 
 pytestmark = every_method

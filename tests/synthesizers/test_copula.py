@@ -8,10 +8,11 @@ from scipy.stats import kstest
 
 import understudy
 from understudy.core.randomness import Key
-from understudy.encoding.encoder import ScoreColumn, target_weightings
+from understudy.encoding.scores import ScoreColumn, target_weightings
 from understudy.synthesizers.copula import Copula, FittedCopula, latent_correlation, student_level
 from understudy.synthesizers.moments import nearest_correlation
-from understudy.tables.schema import Column, Schema
+from understudy.tables.schema import Schema
+from understudy.tables.column import Column
 
 SHAPES = {
     "continuous": lambda z: np.exp(z),

@@ -12,15 +12,16 @@ import understudy
 from conftest import MIXED, QUICK, mixed_table
 from understudy import pipeline
 from understudy.core.randomness import Key
-from understudy.encoding import encoder as encoding
-from understudy.encoding.encoder import Bins
-from understudy.privacy.accounting import Budget
+from understudy import encoding
+from understudy.encoding.bins import Bins
+from understudy.privacy.plan import Budget
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import lock
 from understudy.synthesizers.gem.fitted import FittedGEM
 from understudy.synthesizers.gem.measured import MeasuredPairs, bins_for, first_shares
 from understudy.synthesizers.gem.method import FILTER, GEM, pair_errors
-from understudy.tables.schema import Column, Schema
+from understudy.tables.schema import Schema
+from understudy.tables.column import Column
 from understudy.tables.table import read
 
 SIZES = (3, 2, 4)

@@ -13,12 +13,12 @@ import understudy
 from conftest import MIXED, mixed_table
 from understudy import pipeline
 from understudy.core.randomness import Key
-from understudy.encoding import encoder as encoding
-from understudy.encoding.distributions import Distribution
+from understudy import encoding
+from understudy.privacy.piecewise import Distribution
 from understudy.encoding.encoder import ColumnMap, Encoder
 from understudy.evaluation.structure import compare
 from understudy.graphical.marginals import z_scores
-from understudy.privacy.accounting import Budget
+from understudy.privacy.plan import Budget
 from understudy.privacy.counts import ExactCodes
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import lock
@@ -32,7 +32,8 @@ from understudy.synthesizers.privbayes.views import (
     groups_of,
     value_weights,
 )
-from understudy.tables.schema import Column, Schema
+from understudy.tables.schema import Schema
+from understudy.tables.column import Column
 from understudy.tables.table import read
 
 # Candidates -------------------------------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ def test_groups_are_whole_and_missing_values_stay_apart(encoded, name):
         assert len(group) == cut[name].size and set(group.tolist()) == set(range(size))
         if cut[name].nullable:
             assert (group == group[-1]).sum() == 1
-        if encoder.maps[name].labels is None:
+        if encoder.columns[name].labels is None:
             assert (np.diff(group) >= 0).all()
 
 

@@ -17,7 +17,7 @@ from understudy.benchmark.result_file import open_results
 from understudy.benchmark.splits import schema_of
 from understudy.benchmark.workers import spread
 from understudy.datasets.public import DatasetError
-from understudy.evaluation.evaluate import resolve as resolve_metrics
+from understudy.evaluation.metrics import resolve as resolve_metrics
 
 EVERY_SECONDS = 30.0
 """How often progress is printed where there is no terminal."""

@@ -14,7 +14,8 @@ import polars as pl
 from understudy import datasets
 from understudy.benchmark.grids import EXAMPLE, Dataset
 from understudy.datasets import simulators
-from understudy.tables.schema import Column, Schema
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 TEST_SEEDS = 1_000_000
 """The test rows of a simulation are drawn with the seed of its training rows plus this number."""

@@ -48,7 +48,8 @@ def evaluate(
       understudy evaluate holdout.csv synthetic.csv people.toml --train people.csv --metrics wd,tvd2
       understudy evaluate holdout.csv synthetic.csv people.toml --learners catboost,svm
     """
-    from understudy.evaluation.evaluate import NOT_COVERED, resolve
+    from understudy.evaluation.evaluate import NOT_COVERED
+    from understudy.evaluation.metrics import resolve
 
     facts = read_schema(schema)
     chosen, trained = _listed(metrics), _listed(learners)
@@ -165,7 +166,7 @@ def report(
 
 
 def _check_learners(schema: "understudy.Schema", learners: list[str] | None) -> None:
-    from understudy.evaluation.evaluate import resolve
+    from understudy.evaluation.metrics import resolve
 
     with argument_errors():
         resolve(schema, None, learners or None)

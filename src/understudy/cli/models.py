@@ -134,8 +134,8 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     import dataclasses
 
     from understudy.core.randomness import Key
-    from understudy.tables import sources, table
-    from understudy.tables.constraints import where_from_text
+    from understudy.tables import sources, writing
+    from understudy.tables.where import where_from_text
 
     check_place(output, model)
     sources.extension(output)  # refuses formats it does not know
@@ -146,7 +146,7 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     loaded = dataclasses.replace(understudy.load(model), kind="polars")
     conditions = where_from_text(where, loaded.schema)
     with waiting(f"drawing {count(rows, 'row')}"):
-        table.write(loaded.sample(rows, seed, where=conditions), output)
+        writing.write(loaded.sample(rows, seed, where=conditions), output)
     if as_json:
         drawn = dataclasses.asdict(loaded.acceptance) if loaded.acceptance else None
         print_json({"output": output, "rows": rows, "seed": seed, "acceptance": drawn})

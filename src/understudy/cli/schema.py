@@ -42,7 +42,7 @@ def draft_schema(table: str, output: str, force: bool, as_json: bool) -> None:
     if Path(output).exists() and not force:
         raise Refused(f"{output} exists, and somebody may have edited it. Use --force to replace it.")
     from understudy.core.files import replacing
-    from understudy.tables.schema import draft
+    from understudy.tables.draft import draft
     from understudy.tables.sources import extension, kinds
 
     extension(table)  # refuses formats it does not know

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.privacy.piecewise import LARGEST, Distribution, Floats, LevelScale
-from understudy.tables.schema import Column
+from understudy.tables.column import Column
 
 
 class ColumnFacts(TypedDict):

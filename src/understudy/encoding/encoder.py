@@ -25,7 +25,9 @@ from understudy.encoding.plan import measurement_of
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import Floats
 from understudy.privacy.rows import PrivateRows
-from understudy.tables.schema import Column, Schema, SchemaError
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
+from understudy.tables.values import SchemaError
 
 Levels = dict[str, Floats]
 """A level per row and column; NaN is a missing value."""

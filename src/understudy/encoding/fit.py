@@ -14,12 +14,13 @@ from understudy.encoding.consistency import Round, combine, to_simplex
 from understudy.encoding.distributions import distribution
 from understudy.encoding.encoder import Encoder, other_label, relabelled
 from understudy.encoding.plan import COUNT, COUNT_SELECTED, ROUNDS, ROWS, SELECT, measurement_of
+from understudy.privacy.counts import noisy_counts, noisy_row_count, popular_categories
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import noisy_counts, noisy_row_count, popular_categories
 from understudy.privacy.piecewise import Distribution
 from understudy.privacy.row_maps import Code, ValueBin
 from understudy.privacy.rows import PrivateRows
-from understudy.tables.schema import Column, Schema
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 BOOLEAN_LABELS = ("false", "true")
 # What each round of counts asks, for the receipt.

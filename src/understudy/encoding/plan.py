@@ -6,9 +6,10 @@ asks `single_column_noise`.
 
 from typing import Literal
 
-from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.ledger import Ledger
-from understudy.tables.schema import Column, Schema
+from understudy.privacy.plan import PlannedMechanism
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 ROWS = "rows"
 # A number column is counted three times, over finer and finer bins: the counts find its values, resolve their spread

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.core.stratified import stratified_uniforms
-from understudy.encoding.encoder import Bins, Levels
+from understudy.encoding.bins import Bins
+from understudy.encoding.encoder import Levels
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.encoding.encoder import ROUNDS, Bins, ColumnMap, Encoder, make_bins
+from understudy.encoding.bins import Bins, make_bins
+from understudy.encoding.columns import ColumnEncoder
+from understudy.encoding.encoder import Encoder
+from understudy.encoding.plan import single_column_noise
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.rows import PrivateRows
@@ -40,8 +43,6 @@ MOST_CATEGORIES = 512
 """A category column has at most about this many bins; rarer categories share one."""
 INTERPOLATION_ERROR = 0.002
 """Part of the rows by which a number's count may be off because its edges lie between the edges that were counted."""
-COUNTED_AS = {"numeric": tuple(ROUNDS), "listed": ("count",), "unlisted": ("count selected",)}
-"""The encoder's planned counts of a column, by what kind of column it is. The one place that repeats their names."""
 
 
 # Domains ------------------------------------------------------------------------------------------------------------
@@ -85,8 +86,8 @@ def cut(encoder: Encoder, *, most: int, least: float = 0.0) -> dict[str, Bins]:
     that the encoder released.
     """
     bins = make_bins(encoder, most)
-    for name, column_map in encoder.maps.items():
-        if column_map.labels is not None:
+    for name, each in encoder.columns.items():
+        if each.labels is not None:
             rare = max(least, 1 / MOST_CATEGORIES if bins[name].size > MOST_CATEGORIES else 0.0)
             bins[name] = dataclasses.replace(bins[name], edges=_without_rare(bins[name].edges, rare))
     return bins
@@ -170,20 +171,14 @@ def from_encoder(encoder: Encoder, bins: Mapping[str, Bins], *, ledger: Ledger) 
     noise there is.
     """
     found: list[Measured] = []
-    for name, column_map in encoder.maps.items():
-        present = np.diff(bins[name].edges) * (1.0 - column_map.missing)
-        shares = np.append(present, column_map.missing) if bins[name].nullable else present
-        kind = "numeric" if column_map.labels is None else "unlisted" if _is_unlisted(column_map) else "listed"
-        precision = sum(ledger.noise(counted) ** -2 for counted in COUNTED_AS[kind])
-        sigma = ledger.max_rows_per_unit * precision**-0.5
-        if kind == "numeric":
+    for name, each in encoder.columns.items():
+        present = np.diff(bins[name].edges) * (1.0 - each.missing)
+        shares = np.append(present, each.missing) if bins[name].nullable else present
+        sigma = single_column_noise(each.column, ledger)
+        if each.labels is None:
             sigma = math.hypot(math.sqrt(2) * sigma, INTERPOLATION_ERROR * encoder.rows)
         found.append(Measured((name,), shares * encoder.rows, sigma))
     return found
-
-
-def _is_unlisted(column_map: ColumnMap) -> bool:
-    return column_map.column.kind == "categorical" and column_map.column.values is None
 
 
 def product(singles: Sequence[Measured], rows: float) -> Floats:
@@ -214,15 +209,15 @@ def z_scores(encoder: Encoder, bins: Mapping[str, Bins]) -> dict[str, Floats]:
     Computed from the distribution that the encoder released, so public. |z| is the root mean square over the bin, so
     that over a column z² has mean 1. Categories have |z| = 1.
     """
-    return {name: _z_scores(encoder.maps[name], each) for name, each in bins.items()}
+    return {name: _z_scores(encoder.columns[name], each) for name, each in bins.items()}
 
 
-def _z_scores(column_map: ColumnMap, bins: Bins) -> Floats:
-    if column_map.labels is not None:
+def _z_scores(column: ColumnEncoder, bins: Bins) -> Floats:
+    if column.labels is not None:
         return np.ones(bins.size)
     masses, within = np.diff(bins.edges), (np.arange(PLACES_PER_BIN) + 0.5) / PLACES_PER_BIN
     levels = bins.edges[:-1, None] + masses[:, None] * within  # (bins, places)
-    values = column_map.distribution.quantile(np.clip(levels, RARE, 1.0 - RARE))
+    values = column.distribution.quantile(np.clip(levels, RARE, 1.0 - RARE))
     centred = values - masses @ values.mean(axis=1)
     squares = np.mean((centred / max(float(np.abs(centred).max()), 1e-300)) ** 2, axis=1)
     z = np.minimum(np.sqrt(squares / max(float(masses @ squares), 1e-30)), LARGEST_Z_SCORE)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding.encoder import Bins
+from understudy.encoding.bins import Bins
 from understudy.graphical.bayes_net import BayesNet, ConditionalTable
 from understudy.graphical.junction_tree import Node, axes_of
 from understudy.graphical.marginals import Clique, Domain

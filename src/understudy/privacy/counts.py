@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.privacy.accounting import lattice
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian
+from understudy.privacy.plan import lattice
 from understudy.privacy.rows import PrivateRows
 
 Floats = NDArray[np.float64]

@@ -17,15 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from understudy.evaluation.associations import associations
 from understudy.evaluation.evaluate import NOT_COVERED, WORST, evaluate
 from understudy.evaluation.pair import Side, open_tables
-from understudy.evaluation.similarity import associations
 from understudy.evaluation.structure import compare
 from understudy.model import Model
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.report.privacy import privacy_part
-from understudy.tables.schema import Column, Schema
-from understudy.tables.table import read, to_frame
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
+from understudy.tables.table import read
+from understudy.tables.writing import to_frame
 
 FORMAT = 2
 BINS = 30

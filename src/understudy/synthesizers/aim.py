@@ -22,7 +22,7 @@ Departures:
 - The score of a marginal is reduced by its expected sampling error (`marginals.expected_sampling_error`) and by a part
   of the noise (`NOISE_LEFT`). The paper subtracts all of the noise; pairs that matter then lose to single columns.
 - The distance of the model from a marginal gives a cell more weight, the farther its values are from their columns'
-  means (value weighting, `marginals.accent`), as far as the noise that this brings into the choice allows
+  means (value weighting, `marginals.value_weights`), as far as the noise that this brings into the choice allows
   (`LARGEST_SELECTION_NOISE`). The paper weighs all rows alike, and so misses the few that hold most of a column's
   variance.
 - Rounds start at 4 a column, not 16: a count that is drowned in noise is soon made again. California is the same
@@ -44,25 +44,26 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
-from understudy.encoding.encoder import Bins, Encoder, bin_rows
+from understudy.encoding.bins import Bins, bin_rows
+from understudy.encoding.encoder import Encoder
 from understudy.graphical.estimation import estimate
 from understudy.graphical.junction_tree import megabytes, model_size
 from understudy.graphical.marginals import (
     Clique,
     Domain,
     Measured,
-    accent,
     choose,
     cut,
-    deviations,
     expected_sampling_error,
     from_encoder,
     measure,
     soften,
+    value_weights,
+    z_scores,
 )
 from understudy.graphical.markov import MarkovModel, MarkovNet
-from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
@@ -156,7 +157,7 @@ class AIM(Settings):
             return state.model.to_bayesnet(bins)
         coded = bin_rows(rows, encoder, bins, key=key.child("codes"))
         candidates = Candidates.of(state.domain, self.degree)
-        zscores = deviations(encoder, bins)
+        zscores = z_scores(encoder, bins)
         share, left, number = 1 / (self.rounds_per_column * columns), 1.0, 0
         while left > 0:
             share = min(share, 1 / least)
@@ -196,7 +197,7 @@ class AIM(Settings):
         unweighted = ledger.noise(choice, "exponential") * coded.max_rows_per_unit  # noise if all rows weigh the same
         most = LARGEST_SELECTION_NOISE * state.rows / unweighted
         softened = soften(zscores, min(self.degree, len(zscores)), most)
-        weights = [accent(softened, clique) for clique in allowed]
+        weights = [value_weights(softened, clique) for clique in allowed]
         guesses = [state.model.marginal(clique) for clique in allowed]
         penalties = [
             expected_sampling_error(guess, each) + NOISE_LEFT * noise_expected(guess, sigma, each)
@@ -213,7 +214,7 @@ class AIM(Settings):
             what="which marginal the model has most wrong",
             ledger=ledger,
             key=key,
-            accents=weights,
+            weights=weights,
         )
         return allowed[chosen], guesses[chosen]
 
@@ -233,7 +234,7 @@ class _State:
 
     def __init__(self, method: AIM, encoder: Encoder, bins: Mapping[str, Bins], measured: list[Measured]):
         self.method, self.rows, self.domain, self.measured = method, encoder.rows, Domain.of(bins), measured
-        self._ordered = {name: len(b.edges) - 1 for name, b in bins.items() if encoder.maps[name].labels is None}
+        self._ordered = {name: len(b.edges) - 1 for name, b in bins.items() if encoder.columns[name].labels is None}
         self.model = self._estimate(None, method.iterations, tolerance=1e-8)
 
     def add(self, counted: Measured, *, last: bool) -> None:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder, Levels
-from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 

@@ -32,18 +32,11 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Satisfies, Settings
 from understudy.core.stratified import stratified_levels
-from understudy.encoding.encoder import (
-    Encoder,
-    Levels,
-    ScoreColumn,
-    loading,
-    score_columns,
-    score_rows,
-    target_weightings,
-)
-from understudy.privacy.accounting import PlannedMechanism
+from understudy.encoding.encoder import Encoder, Levels
+from understudy.encoding.scores import ScoreColumn, loading, score_columns, score_rows, target_weightings
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import noisy_second_moments
+from understudy.privacy.moments import noisy_second_moments
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.moments import nearest_correlation, squared_clip_norm
 from understudy.tables.schema import Schema
@@ -103,7 +96,7 @@ class Copula(Settings):
         squares = loadings.copy()  # E[S²] of mean scores
         for j, coordinate in enumerate(coordinates):
             if coordinate.column in weightings and not coordinate.missing:
-                present = 1.0 - encoder.maps[coordinate.column].missing
+                present = 1.0 - encoder.columns[coordinate.column].missing
                 loadings[j], squares[j] = present * weightings[coordinate.column].loading, present
         clip_squared = squared_clip_norm(
             max(float(squares.sum()), 0.1),
@@ -123,7 +116,7 @@ class Copula(Settings):
             key=key.child("moments"),
         )
         correlation = latent_correlation(moments / encoder.rows, loadings, squares)
-        missing = np.array([encoder.maps[c.column].missing if c.missing else 0.0 for c in coordinates])
+        missing = np.array([encoder.columns[c.column].missing if c.missing else 0.0 for c in coordinates])
         return FittedCopula(
             tuple(coordinates), np.linalg.cholesky(correlation).astype(np.float64), missing, self.degrees
         )

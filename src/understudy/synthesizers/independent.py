@@ -15,8 +15,8 @@ from understudy.core.randomness import Key
 from understudy.core.settings import Settings
 from understudy.core.stratified import stratified_levels
 from understudy.encoding.encoder import Encoder, Levels
-from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.base import Interval
 from understudy.tables.schema import Schema
@@ -35,7 +35,7 @@ class Independent(Settings):
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "FittedIndependent":
         """Takes the shares of missing values from the encoder. Reads no row."""
-        missing = {name: m.missing for name, m in encoder.maps.items()}
+        missing = {name: m.missing for name, m in encoder.columns.items()}
         return FittedIndependent(tuple(missing), np.array(list(missing.values())))
 
 

@@ -12,7 +12,7 @@ Departures:
   first third of the budget.
 - Numbers are cut into as many bins as the noise allows (`MST.bins_allowed`); the paper's tables come cut.
 - The distance of a pair from independence gives a cell more weight, the farther its values are from both means (value
-  weighting, `marginals.accent`). The paper weighs all rows alike, and so misses two columns that say everything about
+  weighting, `marginals.value_weights`). The paper weighs all rows alike, and so misses two columns that say everything about
   the few rows that hold most of a third one's variance: Cpu-act at ε = 5 has an R² of 0.15 without it and of 0.88 with
   it.
 - The paper compresses rare values of the domain by their noisy counts; here neighbouring rare categories share a bin.
@@ -27,25 +27,26 @@ from typing import ClassVar
 
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
-from understudy.encoding.encoder import Encoder, bin_rows
+from understudy.encoding.bins import bin_rows
+from understudy.encoding.encoder import Encoder
 from understudy.graphical.estimation import estimate
 from understudy.graphical.marginals import (
     Clique,
     Domain,
     Floats,
     Measured,
-    accent,
     all_pairs,
     choose,
     cut,
-    deviations,
     from_encoder,
     measure,
     product,
+    value_weights,
+    z_scores,
 )
 from understudy.graphical.markov import MarkovNet
-from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
 
@@ -112,7 +113,7 @@ class MST(Settings):
         measured = from_encoder(encoder, bins, ledger=ledger)
         if not single:
             coded = bin_rows(rows, encoder, bins, key=key.child("codes"))
-            for a, b in self.tree(coded, domain, measured, deviations(encoder, bins), encoder.rows, ledger, key):
+            for a, b in self.tree(coded, domain, measured, z_scores(encoder, bins), encoder.rows, ledger, key):
                 what, draw = f"count '{a}' with '{b}'", key.child("pair").child(a).child(b)
                 measured.append(measure(coded, (a, b), domain, planned="pairs", what=what, ledger=ledger, key=draw))
         model = estimate(
@@ -121,7 +122,7 @@ class MST(Settings):
             rows=encoder.rows,
             iterations=self.iterations,
             shrinkage=self.shrinkage,
-            ordered={name: len(b.edges) - 1 for name, b in bins.items() if encoder.maps[name].labels is None},
+            ordered={name: len(b.edges) - 1 for name, b in bins.items() if encoder.columns[name].labels is None},
         )
         return model.to_bayesnet(bins)
 
@@ -149,7 +150,7 @@ class MST(Settings):
 
         counts = {single.clique[0]: single for single in singles}
         guesses = {pair: product([counts[name] for name in pair], rows) for pair in all_pairs(domain)}
-        weights = {pair: accent(zscores, pair) for pair in guesses}
+        weights = {pair: value_weights(zscores, pair) for pair in guesses}
         parts = DisjointSet(domain.names)
         edges: list[Clique] = []
         while parts.n_subsets > 1:
@@ -165,7 +166,7 @@ class MST(Settings):
                 what="which columns go together",
                 ledger=ledger,
                 key=key.child(f"edge {len(edges)}"),
-                accents=[weights[pair] for pair in open_pairs],
+                weights=[weights[pair] for pair in open_pairs],
             )
             edges.append(open_pairs[chosen])
             parts.merge(*open_pairs[chosen])

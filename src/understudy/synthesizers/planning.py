@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from understudy.encoding import encoder as encoding
-from understudy.privacy.accounting import Budget, Charge, PlannedMechanism
+from understudy import encoding
+from understudy.privacy.plan import Budget, Charge, PlannedMechanism
 from understudy.synthesizers.base import Method
 from understudy.tables.schema import Schema
 

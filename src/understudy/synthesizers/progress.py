@@ -3,8 +3,8 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from understudy.privacy.accounting import Charge
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import Charge
 
 
 @contextlib.contextmanager

@@ -18,7 +18,8 @@ import polars as pl
 
 from understudy.tables import instants
 from understudy.tables.cells import as_written
-from understudy.tables.schema import Column, Schema
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.sources import load
 from understudy.tables.structure import Source, TableError
 

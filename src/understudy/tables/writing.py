@@ -12,9 +12,11 @@ import numpy as np
 import polars as pl
 
 from understudy.core.files import reason, replacing
-from understudy.tables.schema import MAX_INTEGER, Column, Schema
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.sources import SEPARATORS, extension
 from understudy.tables.structure import TableError
+from understudy.tables.values import MAX_INTEGER
 
 _FIRST_INSTANT, _LAST_INSTANT = (
     (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(microseconds=1)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding.encoder import Bins, Encoder, make_bins
-from understudy.graphical.marginals import COUNTED_AS
+from understudy.encoding.bins import Bins, make_bins
+from understudy.encoding.encoder import Encoder
+from understudy.encoding.plan import COUNT, COUNT_SELECTED, ROUNDS
 from understudy.privacy.ledger import Ledger
 
 Floats = NDArray[np.float64]
@@ -32,10 +33,10 @@ def bins_for(encoder: Encoder, finest: int, *, most: int, least: float) -> dict[
     """
     found: dict[str, Bins] = {}
     for name, even in make_bins(encoder, finest).items():
-        if encoder.maps[name].labels is not None:
+        if encoder.columns[name].labels is not None:
             edges = _category_edges(even.edges, most, least)
         else:
-            edges = _with_atoms(even.edges, *encoder.maps[name].distribution.atoms(), most=finest // 2, least=least)
+            edges = _with_atoms(even.edges, *encoder.columns[name].distribution.atoms(), most=finest // 2, least=least)
         found[name] = Bins(edges, even.nullable)
     return found
 
@@ -64,7 +65,7 @@ def first_shares(encoder: Encoder, bins: Mapping[str, Bins]) -> list[Floats]:
     """The share of every bin, as the encoder released it."""
     found: list[Floats] = []
     for name, one in bins.items():
-        missing = encoder.maps[name].missing if one.nullable else 0.0
+        missing = encoder.columns[name].missing if one.nullable else 0.0
         shares = np.diff(one.edges) * (1.0 - missing)
         found.append(np.append(shares, missing) if one.nullable else shares)
     return found
@@ -122,8 +123,8 @@ class MeasuredPairs:
 
 def _share_variance(encoder: Encoder, name: str, ledger: Ledger, max_rows_per_unit: int) -> float:
     """The variance of the share of one of a column's bins, as the encoder knows it: that of its last counts."""
-    numeric = encoder.maps[name].labels is None
-    counted = COUNTED_AS["numeric"] if numeric else (*COUNTED_AS["listed"], *COUNTED_AS["unlisted"])
+    numeric = encoder.columns[name].labels is None
+    counted = tuple(ROUNDS) if numeric else (COUNT, COUNT_SELECTED)
     planned = {mechanism.name for mechanism in ledger.plan}
     precision = sum((ledger.noise(count) * max_rows_per_unit) ** -2 for count in counted if count in planned)
     sigma = max(precision**-0.5, TOLERANCE) if precision else TOLERANCE

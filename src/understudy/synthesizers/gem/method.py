@@ -35,11 +35,12 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Each, Number, Settings, Whole
-from understudy.encoding.encoder import Encoder, bin_rows
+from understudy.encoding.bins import bin_rows
+from understudy.encoding.encoder import Encoder
 from understudy.graphical.marginals import value_weights, z_scores
-from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import MarginalError, select_marginal
 from understudy.synthesizers.gem.fitted import FittedGEM
@@ -202,7 +203,7 @@ class Training:
     """The generator between rounds."""
 
     def __init__(self, settings: GEM, measured: MeasuredPairs, key: Key):
-        from understudy.privacy.gradients import keep_compiled
+        from understudy.core.compilation import keep_compiled
         from understudy.synthesizers.gem import generator
 
         keep_compiled()

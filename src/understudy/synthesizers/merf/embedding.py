@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding.encoder import Encoder, category_count, mean_score
+from understudy.encoding.encoder import Encoder
+from understudy.encoding.features import category_count
 from understudy.privacy.embedding import EmbeddedColumn, Embedding
+from understudy.privacy.normal_scores import mean_score
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -16,7 +18,7 @@ Whole = NDArray[np.int64]
 
 def embedded_column(encoder: Encoder, name: str) -> EmbeddedColumn:
     """A column's features, as `encoding.features` lists them."""
-    column_map = encoder.maps[name]
+    column_map = encoder.columns[name]
     missing = column_map.missing
     if column_map.labels is None:
         return EmbeddedColumn(name, True, (1.0 - missing, missing) if category_count(encoder, name) else (), ())

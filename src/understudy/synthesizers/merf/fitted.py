@@ -94,7 +94,7 @@ class FittedMERF:
     def of(
         cls, params: Mapping[str, NDArray], columns: tuple[EmbeddedColumn, ...], encoder: Encoder, key: Key
     ) -> "FittedMERF":
-        edges = tuple(np.zeros(0) if c.number else encoder.maps[c.name].distribution.cdf for c in columns)
+        edges = tuple(np.zeros(0) if c.number else encoder.columns[c.name].distribution.cdf for c in columns)
         return cls(columns=columns, edges=edges, params=params, knots=calibrate(params, columns, key))
 
     def sample(self, n: int, *, key: Key) -> Levels:

@@ -34,10 +34,12 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Each, Number, Satisfies, Settings, Whole
-from understudy.encoding.encoder import Encoder, ScoreColumn, feature_rows, features, loading
-from understudy.privacy.accounting import PlannedMechanism
+from understudy.encoding.encoder import Encoder
+from understudy.encoding.features import feature_rows, features
+from understudy.encoding.scores import ScoreColumn, loading
 from understudy.privacy.embedding import Embedding, noisy_embedding_sum
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.merf import generator
 from understudy.synthesizers.merf.embedding import draw_embedding, embedded_column, independent_features

@@ -12,9 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.core.randomness import Key
-from understudy.encoding.encoder import Encoder, ValueWeighting, feature_rows, features
-from understudy.privacy.gradients import Job, Loop, capacity_for, train
+from understudy.encoding.encoder import Encoder
+from understudy.encoding.features import feature_rows, features
+from understudy.privacy.batches import capacity_for
+from understudy.privacy.gradients import Job, Loop, train
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.normal_scores import ValueWeighting
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada.layout import Layout
 from understudy.synthesizers.prada.programs import Array

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding.encoder import Encoder, category_count
+from understudy.encoding.encoder import Encoder
+from understudy.encoding.features import category_count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Layout:
     def of(cls, encoder: Encoder, order: Sequence[str]) -> "Layout":
         """The layout of encoded columns, in this order."""
         return cls(
-            tuple(Block(name, encoder.maps[name].labels is None, category_count(encoder, name)) for name in order)
+            tuple(Block(name, encoder.columns[name].labels is None, category_count(encoder, name)) for name in order)
         )
 
     @property

@@ -8,24 +8,21 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding.encoder import Encoder, Levels, PassThrough
+from understudy.encoding.encoder import Encoder, Levels
 from understudy.synthesizers.prada.layout import Layout
 
 Edges = Mapping[str, NDArray]
 """For every categorical column, the levels between its values; an empty entry marks a pass-through column."""
 
 
-def is_pass_through(encoder: Encoder, name: str) -> bool:
-    """Whether a column's own numbers stand for its levels and its scores."""
-    return isinstance(encoder.maps[name], PassThrough)
-
-
 def category_edges(encoder: Encoder, layout: Layout) -> dict[str, NDArray]:
     """The edges of every categorical column, and an empty entry for every pass-through column."""
     return {
-        block.name: np.zeros(0) if is_pass_through(encoder, block.name) else encoder.maps[block.name].distribution.cdf
+        block.name: np.zeros(0)
+        if encoder.columns[block.name].is_pass_through
+        else encoder.columns[block.name].distribution.cdf
         for block in layout.blocks
-        if not block.number or is_pass_through(encoder, block.name)
+        if not block.number or encoder.columns[block.name].is_pass_through
     }
 
 

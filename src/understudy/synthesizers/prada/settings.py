@@ -4,7 +4,8 @@ The one rule: nothing here is heavy. A method is configured and planned without 
 """
 
 from understudy.core.settings import Satisfies
-from understudy.tables.schema import Schema, SchemaError
+from understudy.tables.schema import Schema
+from understudy.tables.values import SchemaError
 
 ROWS = 10_000
 """The sampling rate must be public, so a schema without a number of rows is planned for this many."""

@@ -39,12 +39,13 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
-from understudy.encoding.encoder import Encoder, bin_rows, make_bins
-from understudy.graphical.bayes_net import BayesNet, Table
+from understudy.encoding.bins import bin_rows, make_bins
+from understudy.encoding.encoder import Encoder
+from understudy.graphical.bayes_net import BayesNet, ConditionalTable
 from understudy.graphical.marginals import z_scores
-from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import select_dependence
 from understudy.synthesizers.privbayes.tables import MEAN_ABSOLUTE, table_of
@@ -141,7 +142,7 @@ class PrivBayes(Settings):
             )
             waiting.remove(offered[index].column)
             selected.append(offered[index])
-        tables = [] if alone else [Table(first, (), views[first].masses)]
+        tables = [] if alone else [ConditionalTable(first, (), views[first].masses)]
         for candidate in selected[len(tables) :]:
             tables.append(_measured_table(coded, views, candidate, ledger=ledger, key=key, noise=noise))
         return BayesNet(tuple(tables), bins)
@@ -192,7 +193,7 @@ class PrivBayes(Settings):
 
 def _measured_table(
     coded: PrivateRows, views: Mapping[str, View], candidate: Candidate, *, ledger: Ledger, key: Key, noise: float
-) -> Table:
+) -> ConditionalTable:
     """Measures the counts of a column with its parents, and makes conditional distributions of them."""
     groups = groups_of(views, candidate)
     counts = noisy_counts(

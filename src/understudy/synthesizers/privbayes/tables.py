@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.graphical.bayes_net import Table, to_simplices
+from understudy.graphical.bayes_net import ConditionalTable, to_simplices
 from understudy.privacy.selection import dependence
 from understudy.synthesizers.privbayes.views import Candidate, View
 
@@ -22,7 +22,9 @@ MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 """E|z| of a standard normal z."""
 
 
-def table_of(candidate: Candidate, groups: Sequence[Whole], counts: Floats, view: View, *, noise: float) -> Table:
+def table_of(
+    candidate: Candidate, groups: Sequence[Whole], counts: Floats, view: View, *, noise: float
+) -> ConditionalTable:
     """The table of a column with its parents, as conditional distributions.
 
     Args:
@@ -34,7 +36,7 @@ def table_of(candidate: Candidate, groups: Sequence[Whole], counts: Floats, view
     marginal = np.asarray(np.bincount(groups[-1], view.masses, candidate.size), np.float64)
     order = sorted(range(len(candidate.parents)), key=lambda axis: -_pair_dependence(counts, axis, noise))
     counts, order, noise = prune_parents(counts.transpose(*order, counts.ndim - 1), order, marginal, noise)
-    return Table(
+    return ConditionalTable(
         candidate.column,
         tuple(candidate.parents[axis] for axis in order),
         view.filled_in(shrunk(counts, marginal, noise), candidate.size),

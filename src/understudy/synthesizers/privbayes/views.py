@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding.encoder import LIGHTEST, Bins, Encoder, best_cut, places
+from understudy.encoding.bins import LIGHTEST, Bins, best_cut, places
+from understudy.encoding.encoder import Encoder
 from understudy.privacy.selection import DependenceCandidate
 
 Floats = NDArray[np.float64]
@@ -58,7 +59,7 @@ class View:
 
     @classmethod
     def of(cls, bins: Bins, encoder: Encoder, name: str, z: Floats) -> "View":
-        column_map = encoder.maps[name]
+        column_map = encoder.columns[name]
         present = np.diff(bins.edges) * (1.0 - column_map.missing)
         where = None
         if column_map.labels is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding.encoder import Bins
+from understudy.encoding.bins import Bins
 from understudy.graphical.marginals import blocks_of_bins
 
 Floats = NDArray[np.float64]

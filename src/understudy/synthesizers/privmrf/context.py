@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.encoding.encoder import Bins, Encoder, bin_rows
-from understudy.graphical.inference import Fitted, estimate, model_size
+from understudy.encoding.bins import Bins, bin_rows
+from understudy.encoding.encoder import Encoder
+from understudy.graphical.estimation import estimate
+from understudy.graphical.junction_tree import model_size
 from understudy.graphical.marginals import (
     Clique,
     Domain,
@@ -21,6 +23,7 @@ from understudy.graphical.marginals import (
     value_weights,
     z_scores,
 )
+from understudy.graphical.markov import MarkovModel
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import MarginalError
@@ -158,7 +161,7 @@ class Candidate:
 
     @classmethod
     def of(
-        cls, context: FitContext, clique: Clique, fitted: Fitted, z: Mapping[str, Floats], sigma: float
+        cls, context: FitContext, clique: Clique, fitted: MarkovModel, z: Mapping[str, Floats], sigma: float
     ) -> "Candidate":
         blocks = context.blocks_of(clique)
         guess = in_blocks(fitted.marginal(clique), blocks)
@@ -192,7 +195,7 @@ class Model:
     ):
         self.context, self.measured = context, list(singles)
         self.shrinkage, self.iterations, self.limit = shrinkage, iterations, 8 * most_cells
-        self.fitted: Fitted | None = None
+        self.fitted: MarkovModel | None = None
 
     def add(self, measured: Measured) -> None:
         """Takes a marginal in, unless the model would outgrow memory: selected marginals are triangulated anew."""
@@ -200,9 +203,9 @@ class Model:
         if not cliques or model_size(self.context.domain, [*cliques, measured.clique]) <= self.limit:
             self.measured.append(measured)
 
-    def estimate(self, *, tolerance: float) -> Fitted:
+    def estimate(self, *, tolerance: float) -> MarkovModel:
         context = self.context
-        maps = context.encoder.maps
+        maps = context.encoder.columns
         self.fitted = estimate(
             context.domain,
             self.measured,

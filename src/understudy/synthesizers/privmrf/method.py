@@ -42,10 +42,10 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.encoder import Encoder
-from understudy.graphical.inference import MarkovNet
 from understudy.graphical.marginals import Measured, all_pairs, cut, expected_sampling_error, from_encoder
-from understudy.privacy.accounting import PlannedMechanism
+from understudy.graphical.markov import MarkovNet
 from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import MarginalError, l2_sensitivity, noisy_marginal_errors, select_marginal
 from understudy.synthesizers.privmrf.context import FILTER, MEAN_ABSOLUTE, Candidate, FitContext, Model

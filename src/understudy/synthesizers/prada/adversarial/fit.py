@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.encoding.encoder import Encoder
 from understudy.graphical.ordering import by_explained_variance
-from understudy.privacy.mechanisms import noisy_second_moments
+from understudy.privacy.moments import noisy_second_moments
 from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.moments import positive_correlation
 from understudy.synthesizers.prada.adversarial import sequential, unstructured

@@ -23,8 +23,8 @@ from typing import Any, ClassVar
 
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder, check_pass_through
-from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.prada.adversarial.fitted import FittedPrada

@@ -76,7 +76,7 @@ def proximal_step(
 class Moments(NamedTuple):
     """Adam's running moments of the gradient of W: the mean of each weight, the mean square of each group."""
 
-    count: jax.Array
+    steps: jax.Array
     mean: jax.Array  # (columns, features + noise, hidden)
     square: jax.Array  # (columns, columns + noise)
 
@@ -116,7 +116,7 @@ def proximal_adam_step(
     gradient = masked(gradient, layout)
     extra = rows.shape[1] - layout.features
     sizes = np.bincount(groups(layout, extra)) * rows.shape[2]
-    (b1, b2), count = decays, moments.count + 1
+    (b1, b2), count = decays, moments.steps + 1
     mean = b1 * moments.mean + (1 - b1) * gradient
     square = b2 * moments.square + (1 - b2) * group_squares(gradient, layout) / sizes
     # 1e-4 caps the step of a group that the loss does not feel: η·λ/s must not be infinite, nor 0/0.

@@ -4,7 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 from understudy.core.settings import Constraints, Each, Flag, Number, OneOf, Optional, Satisfies, Settings, Whole
-from understudy.privacy.accounting import PlannedMechanism
+from understudy.privacy.plan import PlannedMechanism
 from understudy.synthesizers.prada.settings import Order, order_or, sampling_rate
 from understudy.tables.schema import Schema
 

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from understudy.privacy.gradients import Layer, clipped_sums
+from understudy.privacy.clipping import Layer, clipped_sums
 from understudy.synthesizers.prada.adversarial.critic import (
     Critic,
     clamped,

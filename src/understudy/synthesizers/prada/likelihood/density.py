@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from understudy.privacy.gradients import Layer
+from understudy.privacy.clipping import Layer
 from understudy.synthesizers.prada.layout import Layout
 from understudy.synthesizers.prada.programs import Array
 

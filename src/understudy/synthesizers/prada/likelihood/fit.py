@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding.encoder import Encoder, target_weightings
+from understudy.encoding.encoder import Encoder
+from understudy.encoding.scores import target_weightings
 from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.prada import structure
 from understudy.synthesizers.prada.batch import Fit, LockedFeatures, train_together

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.core.stratified import stratified_levels
-from understudy.encoding.encoder import Encoder, Levels, category_count
+from understudy.encoding.encoder import Encoder, Levels
+from understudy.encoding.features import category_count
 from understudy.synthesizers.prada.fitted import FittedSequential, network_from
-from understudy.synthesizers.prada.levels import is_pass_through, to_levels
+from understudy.synthesizers.prada.levels import to_levels
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,13 +76,13 @@ def public_features(
 
     edge, found = 0.25 / max(encoder.rows, 10.0), []
     for name in order:
-        m, values = encoder.maps[name], columns[name]
+        m, values = encoder.columns[name], columns[name]
         gone = np.isnan(values) if values.dtype.kind == "f" else values < 0
         count = category_count(encoder, name)
         if m.labels is None:
             below, above = m.levels(values)
             level = np.where(gone, 0.5, (below + above) / 2)
-            score = level if is_pass_through(encoder, name) else ndtri(np.clip(level, edge, 1 - edge))
+            score = level if encoder.columns[name].is_pass_through else ndtri(np.clip(level, edge, 1 - edge))
             found.append(np.where(gone & (count > 0), 0.0, score))
             category = gone.astype(np.int64)
         else:

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.encoding.encoder import category_rows
+from understudy.encoding.features import category_rows
 from understudy.graphical.marginals import Domain, choose, measure
-from understudy.privacy.accounting import PlannedMechanism
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada.layout import Layout
 from understudy.tables.schema import Schema

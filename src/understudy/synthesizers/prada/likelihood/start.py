@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.mechanisms import noisy_second_moments
+from understudy.privacy.moments import noisy_second_moments
 from understudy.synthesizers.moments import nearest_correlation, squared_clip_norm
 from understudy.synthesizers.prada.batch import LockedFeatures
 from understudy.synthesizers.prada.layout import Layout
@@ -48,7 +48,7 @@ def feature_facts(encoder: Encoder, layout: Layout) -> FeatureFacts:
     """Means and variances of the features, and the shares of categories, as the encoder measured them."""
     means, variances, shares = [], [], np.zeros((layout.columns, layout.width))
     for j, block in enumerate(layout.blocks):
-        m = encoder.maps[block.name]
+        m = encoder.columns[block.name]
         if block.number:
             means.append(0.0)
             variances.append(max(1.0 - m.missing, 1e-3))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from understudy.privacy.gradients import Layer
+from understudy.privacy.clipping import Layer
 from understudy.synthesizers.prada import structure
 from understudy.synthesizers.prada.batch import running_mean
 from understudy.synthesizers.prada.layout import Layout
