@@ -2,8 +2,10 @@
 
 import ast
 import copy
+import dataclasses
 import pickle
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -60,7 +62,7 @@ MECHANISMS = {
         lambda rows, **how: noisy_marginal_errors(rows, ERRORS, **ASKED, **how),
     ),
 }
-ASKED = {"what": "test", "planned": "it"}
+ASKED: dict[str, Any] = {"what": "test", "planned": "it"}
 every_mechanism = pytest.mark.parametrize(("mechanism", "per_row", "run"), MECHANISMS.values(), ids=MECHANISMS)
 
 
@@ -196,3 +198,98 @@ def test_relabelled_codes_point_into_the_public_labels_however_often():
     twice = once.relabel("c", ["oak", "elm", "other"], other=2)
     for relabelled in (once, twice):
         np.testing.assert_array_equal(relabelled._exact["c"], [2, 1, 0, -1, 1])
+
+
+# Descriptions bring no code of their own.
+
+
+class Spy(np.ndarray):
+    """An array that keeps whatever it meets."""
+
+    met: ClassVar[list[object]] = []
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **how):
+        Spy.met.append(inputs)
+        plain = [np.asarray(each) if isinstance(each, Spy) else each for each in inputs]
+        return getattr(ufunc, method)(*plain, **how)
+
+
+class SpyNumber(float):
+    """A number that keeps whatever it meets."""
+
+    def __mul__(self, other):
+        Spy.met.append(other)
+        return float(self) * other
+
+    def __rsub__(self, other):
+        Spy.met.append(other)
+        return other - float(self)
+
+
+def spying(array):
+    return np.asarray(array).view(Spy)
+
+
+def test_arrays_and_numbers_of_another_class_meet_no_count():
+    rows = locked(c=np.array([0, 1, 1]), a=np.ones(3), b=np.ones(3))
+    error = MarginalError(
+        columns=("c",),
+        estimate=spying(np.zeros(2)),
+        weights=spying(np.ones(2)),
+        groups=(spying([0, 1]),),
+        factor=SpyNumber(1.0),
+        penalty=SpyNumber(2.0),
+    )
+    groups = (spying([0, 1]),) * 2
+    pair = DependenceCandidate(
+        columns=("c", "c"), groups=groups, shape=(2, 2), across=spying(np.ones(2)), along=spying(np.ones(2))
+    )
+    waves = Embedding(
+        columns=WAVES.columns,
+        touched=spying(WAVES.touched),
+        frequencies=spying(WAVES.frequencies),
+        phases=tuple(map(spying, WAVES.phases)),
+        moments=SpyNumber(0.5),
+        clip=SpyNumber(1.0),
+    )
+    key = Key.new(0)
+    Spy.met.clear()
+    select_marginal(rows, [error], ledger=ledger_for("exponential"), key=key, **ASKED)
+    noisy_marginal_errors(rows, [error], ledger=ledger_for(), key=key, **ASKED)
+    select_dependence(rows, [pair], ledger=ledger_for("exponential"), key=key, **ASKED)
+    noisy_counts(rows, ["c"], [2], groups=groups[:1], ledger=ledger_for(), key=key, **ASKED)
+    noisy_embedding_sum(rows, ["a", "b"], waves, ledger=ledger_for(), key=key, **ASKED)
+    assert Spy.met == []
+
+
+class LoudEmbedding(Embedding):
+    def embed(self, features):
+        raise AssertionError("was handed a row")
+
+
+class LoudError(MarginalError):
+    pass
+
+
+class LoudCandidate(DependenceCandidate):
+    pass
+
+
+def fields(description):
+    return {field.name: getattr(description, field.name) for field in dataclasses.fields(description)}
+
+
+def test_subclasses_of_descriptions_are_refused_before_anything_is_charged():
+    ledger = ledger_for()
+    rows = locked(c=np.zeros(1, int))
+    how = {"ledger": ledger, "key": Key.new(0), **ASKED}
+    loud_error, loud_pair = LoudError(**fields(ERRORS[0])), LoudCandidate(**fields(PAIR))
+    for run in (
+        lambda: select_marginal(rows, [loud_error], **how),
+        lambda: noisy_marginal_errors(rows, [loud_error], **how),
+        lambda: select_dependence(rows, [loud_pair], **how),
+        lambda: noisy_embedding_sum(rows, ["a", "b"], LoudEmbedding(**fields(WAVES)), **how),
+    ):
+        with pytest.raises(TypeError, match="itself"):
+            run()
+    assert ledger.left("it") == 1

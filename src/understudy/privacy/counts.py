@@ -74,6 +74,7 @@ def noisy_counts(
         BudgetExceeded: The budget does not cover it. Nothing has been read.
         ValueError: Groups and shape do not fit. Nothing has been charged or read.
     """
+    groups = tuple(map(np.asarray, groups))
     check_groups("noisy_counts", columns, shape, groups)
     sensitivity = float(rows.max_rows_per_unit)
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
@@ -90,6 +91,22 @@ def check_groups(place: str, columns: Sequence[str], shape: Sequence[int], group
             raise ValueError(f"{place}, column {name!r}: expected a group that lists the coarse cell of every bin.")
         if group.min() < 0 or group.max() >= size:
             raise ValueError(f"{place}, column {name!r}: expected groups from 0 to {size - 1}.")
+
+
+def make_plain(
+    description: object, *, arrays: Sequence[str] = (), groups: Sequence[str] = (), numbers: Sequence[str] = ()
+) -> None:
+    """Turns the fields of a frozen description into NumPy's own arrays of numbers and Python's own floats.
+
+    An array or a number of another class could run code of its own when it meets an exact count.
+    """
+    for name in arrays:
+        if getattr(description, name) is not None:
+            object.__setattr__(description, name, np.asarray(getattr(description, name), np.float64))
+    for name in groups:
+        object.__setattr__(description, name, tuple(map(np.asarray, getattr(description, name))))
+    for name in numbers:
+        object.__setattr__(description, name, float(getattr(description, name)))
 
 
 class ExactCodes:

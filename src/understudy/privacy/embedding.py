@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.privacy.counts import make_plain
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.moments import to_fixed_point
 from understudy.privacy.noise import discrete_gaussian
@@ -97,10 +98,15 @@ class Embedding:
     clip: float
 
     def __post_init__(self) -> None:
+        make_plain(self, arrays=("frequencies",), groups=("phases",), numbers=("moments", "clip"))
+        object.__setattr__(self, "touched", np.asarray(self.touched))
         count, width = len(self.touched), len(self.columns)
         fits = (
             count > 0
             and self.touched.ndim == 2
+            and self.touched.dtype.kind == "i"
+            and all(phases.dtype.kind == "f" for phases in self.phases)
+            and all(column.number or len(column.scores) == column.categories for column in self.columns)
             and bool(np.all((self.touched >= -1) & (self.touched < width)))
             and self.frequencies.shape == (count, width)
             and [phases.shape for phases in self.phases] == [(count, column.categories) for column in self.columns]
@@ -146,7 +152,7 @@ class Embedding:
                 category = features[:, start + column.number : start + column.width].argmax(axis=1)
                 angles[:, mine] += self.phases[c][mine].T[category]
                 if not column.number:
-                    scores[:, c] = np.asarray(column.scores)[category]
+                    scores[:, c] = np.asarray(column.scores, np.float64)[category]
         scores *= np.sqrt(self.clip / np.maximum((scores**2).sum(axis=1, keepdims=True), self.clip))
         fourier, product = self.weights
         i, j = self.pairs
@@ -182,6 +188,8 @@ def noisy_embedding_sum(
         BudgetExceeded: The budget does not cover it. Nothing has been read.
         ValueError: The features are not those of the embedding. Nothing has been charged or read.
     """
+    if type(embedding) is not Embedding:  # a subclass could bring code of its own
+        raise TypeError("noisy_embedding_sum: expected an embedding of type Embedding itself.")
     width = sum(column.width for column in embedding.columns)
     if len(features) != width:
         raise ValueError(f"noisy_embedding_sum: expected {width} features, got {len(features)}.")
@@ -192,6 +200,6 @@ def noisy_embedding_sum(
     exact_sum = np.zeros(embedding.size, dtype=np.int64)
     for start in range(0, len(exact), BLOCK_ROWS):
         with np.errstate(all="ignore"):  # a warning would be a release
-            block = embedding.embed(exact[start : start + BLOCK_ROWS])
+            block = Embedding.embed(embedding, exact[start : start + BLOCK_ROWS])
         exact_sum += to_fixed_point(block, bound, steps=steps).sum(axis=0).astype(np.int64)
     return (exact_sum + discrete_gaussian(sigma * steps, len(exact_sum), key)) / steps

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.privacy.counts import Codes, ExactCodes, check_groups
+from understudy.privacy.counts import Codes, ExactCodes, check_groups, make_plain
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian, largest_with_gumbel
 from understudy.privacy.rows import PrivateRows
@@ -60,6 +60,7 @@ class MarginalError:
     penalty: float = 0.0
 
     def __post_init__(self) -> None:
+        make_plain(self, arrays=("estimate", "weights"), groups=("groups",), numbers=("factor", "penalty"))
         check_groups("MarginalError", self.columns, self.estimate.shape, self.groups)
         _check_finite("MarginalError.estimate", self.estimate)
         _check_finite("MarginalError.penalty", self.penalty)
@@ -104,7 +105,7 @@ def select_marginal(
     Raises:
         BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
-    _check_some("select_marginal", candidates)
+    _check_candidates("select_marginal", candidates, MarginalError)
     sensitivity = max(candidate.sensitivity for candidate in candidates)
     scale = _charge_selection(rows, sensitivity, what=what, planned=planned, ledger=ledger)
     return largest_with_gumbel(_exact_errors(rows, candidates), scale, key)
@@ -135,7 +136,7 @@ def noisy_marginal_errors(
     Raises:
         BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
-    _check_some("noisy_marginal_errors", candidates)
+    _check_candidates("noisy_marginal_errors", candidates, MarginalError)
     count = len(candidates)
     shrink = 1.0 - math.sqrt(count) / FINE_POINT
     if shrink <= 0.5:
@@ -191,6 +192,7 @@ class DependenceCandidate:
     offset: float = 0.0
 
     def __post_init__(self) -> None:
+        make_plain(self, arrays=("across", "along"), groups=("groups",), numbers=("offset",))
         check_groups("DependenceCandidate", self.columns, self.shape, self.groups)
         _check_finite("DependenceCandidate.offset", self.offset)
         for field, weights, size in (
@@ -250,7 +252,7 @@ def select_dependence(
     Raises:
         BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
-    _check_some("select_dependence", candidates)
+    _check_candidates("select_dependence", candidates, DependenceCandidate)
     sensitivity = max(candidate.sensitivity for candidate in candidates)
     scale = _charge_selection(rows, sensitivity, what=what, planned=planned, ledger=ledger)
     return largest_with_gumbel(_exact_dependences(rows, candidates), scale, key)
@@ -281,9 +283,11 @@ def _charge_selection(
     return ledger.charge(planned, what=what, sensitivity=most, mechanism="exponential")
 
 
-def _check_some(place: str, candidates: Sequence[object]) -> None:
+def _check_candidates(place: str, candidates: Sequence[object], kind: type) -> None:
     if not candidates:
         raise ValueError(f"{place}: expected at least one candidate, got none.")
+    if any(type(candidate) is not kind for candidate in candidates):  # a subclass could bring code of its own
+        raise TypeError(f"{place}: expected candidates of type {kind.__name__} itself.")
 
 
 def _check_finite(place: str, numbers: Floats | float) -> None:
