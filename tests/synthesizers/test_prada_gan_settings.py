@@ -10,7 +10,10 @@ from prada_gan_fits import NUMBERS, SCHEMA, TINY, UNSTRUCTURED, changed
 
 import understudy as us
 from understudy.privacy.ledger_file import LedgerFile
+from understudy.synthesizers.base import BatchMethod, DensityModel, WeightedParents
+from understudy.synthesizers.prada.adversarial.fitted import FittedDPGAN, FittedPrada
 from understudy.synthesizers.prada.adversarial.method import ORDER_SHARE, PAPER_STEPS
+from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
 from understudy.synthesizers.prada.settings import ROWS
 
 # Settings -----------------------------------------------------------------------------------------------------------
@@ -204,3 +207,17 @@ def test_a_cap_refuses_them_all_before_the_table_is_looked_for(tmp_path, cap):
     with pytest.raises(us.BudgetExceeded):
         us.fit_many(tmp_path / "no such table.csv", SCHEMA, [TINY, TINY], epsilon=10.0, ledger=book.path)
     assert book.total("people").fits == 0
+
+
+# Protocols ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [us.Prada(), us.PradaGAN(), us.DPGAN()], ids=lambda method: method.name)
+def test_trained_methods_are_fitted_in_batches(method):
+    assert isinstance(method, BatchMethod)
+
+
+def test_only_likelihood_has_densities_and_only_sequential_generators_weigh_parents():
+    fitted = (FittedDensity, FittedPrada, FittedDPGAN)
+    assert [issubclass(kind, DensityModel) for kind in fitted] == [True, False, False]
+    assert [issubclass(kind, WeightedParents) for kind in fitted] == [True, True, False]
