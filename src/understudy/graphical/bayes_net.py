@@ -150,8 +150,8 @@ def draw_bins(probabilities: Floats, rows: Codes, draw: np.random.Generator) -> 
     """One bin for each entry of `rows`, a row number of the flattened table: the inverse distribution function.
 
     Entries with the same row number are drawn by stratified sampling: each has the row's distribution, and together
-    they have it to within a row or so (`core.stratified`), so that chance adds little to the error of what is drawn. One binary
-    search serves all entries: log2(size) steps, and memory of a few numbers for each.
+    they have it to within a row or so (`core.stratified`), so that chance adds little to the error of what is drawn.
+    One binary search serves all entries: log2(size) steps, and memory of a few numbers for each.
     """
     size = probabilities.shape[-1]
     width = 1 << (size - 1).bit_length()
