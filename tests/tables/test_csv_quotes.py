@@ -11,7 +11,7 @@ from understudy.tables.schema import Column, Schema
 from understudy.tables.structure import TableError
 from understudy.tables.table import read
 
-AGES = Schema(columns=[Column(name="a", kind="categorical"), Column(name="b", kind="integer")])
+AGES = Schema(columns=(Column(name="a", kind="categorical"), Column(name="b", kind="integer")))
 
 
 @pytest.mark.parametrize(
