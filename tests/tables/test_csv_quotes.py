@@ -12,7 +12,7 @@ from understudy.tables.column import Column
 from understudy.tables.structure import TableError
 from understudy.tables.table import read
 
-AGES = Schema(columns=[Column(name="a", kind="categorical"), Column(name="b", kind="integer")])
+AGES = Schema(columns=(Column(name="a", kind="categorical"), Column(name="b", kind="integer")))
 
 
 @pytest.mark.parametrize(

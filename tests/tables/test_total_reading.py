@@ -286,6 +286,14 @@ def test_a_type_of_pyarrow_that_no_kind_accepts_is_refused(capfd, kind):
     assert capfd.readouterr() == ("", "")
 
 
+def test_short_decimals_of_pyarrow_are_numbers():
+    column = pa.array([decimal.Decimal("1.50"), None]).cast(pa.decimal64(10, 2))
+    assert values(pa.table(dict.fromkeys(NUMERIC[:2], column)), NUMERIC[:2]) == {
+        "continuous": [1.5, None],
+        "integer": [2, None],
+    }
+
+
 def test_text_of_pyarrow_that_is_not_utf8_is_missing(capfd):
     for kind in (pa.string(), pa.large_string()):
         size = pa.binary() if kind == pa.string() else pa.large_binary()

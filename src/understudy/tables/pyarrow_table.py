@@ -13,11 +13,14 @@ from understudy.tables.structure import FoundColumn
 
 def column_of_pyarrow(name: str, column: Any) -> FoundColumn:
     """One column of a pyarrow table; foreign if polars has no such type."""
+    import pyarrow
     from pyarrow import types
 
     try:
         if types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
+        if types.is_decimal(column.type) and column.type.bit_width < 128:
+            column = column.cast(pyarrow.decimal128(column.type.precision, column.type.scale))
         if types.is_timestamp(column.type) or types.is_date64(column.type):
             return _instants(name, column)
         if _is_text(column.type):
