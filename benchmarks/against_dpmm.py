@@ -160,7 +160,7 @@ def income(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
     import polars as pl
 
     from understudy import datasets
-    from understudy.evaluation.evaluate import scores
+    from understudy.evaluation.evaluate import metric_values
 
     train, test = datasets.split(datasets.load("adult"), 5 + seed)
     schema = datasets.schema("adult")
@@ -173,7 +173,7 @@ def income(folder: Path, seed: int) -> tuple[dict[str, Any], Any]:
     def evaluate(synthetic: Path) -> dict[str, float | None]:
         words = {name: kind for name, kind in train.schema.items() if kind == pl.String}
         made = pl.read_csv(synthetic, schema_overrides=words, infer_schema_length=None)[train.columns]
-        return scores(
+        return metric_values(
             test,
             made,
             schema,

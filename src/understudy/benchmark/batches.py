@@ -24,12 +24,12 @@ from understudy.benchmark.grids import REAL, Run
 from understudy.benchmark.result_file import Line
 from understudy.benchmark.splits import Split, split
 from understudy.core.version import __version__
-from understudy.evaluation.evaluate import scores, shuffled
+from understudy.evaluation.evaluate import metric_values, shuffled
 from understudy.evaluation.structure import compare
 from understudy.model import Model
-from understudy.pipeline import fit_many, resolve
+from understudy.pipeline import fit_many
 from understudy.privacy.ledger import Receipt
-from understudy.synthesizers import METHODS
+from understudy.synthesizers import METHODS, resolve
 from understudy.synthesizers.base import BatchMethod
 
 NOT_PRIVATE = "COLUMNS WERE STANDARDISED WITH EXACT MOMENTS OF THE TRAINING ROWS, WHICH NO BUDGET COVERS."
@@ -89,7 +89,7 @@ def _evaluated(run: Run, rows: Split, model: Model | None, measured: Mapping[str
         shown = model.sample(len(rows.train), seed=run.seed)
         measured = {**measured, "sample_s": time.perf_counter() - start, "peak_mb": _peak_memory()}
     start = time.perf_counter()
-    found = scores(
+    found = metric_values(
         rows.test,
         shown,
         rows.schema,

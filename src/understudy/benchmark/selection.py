@@ -94,9 +94,7 @@ def check_seeds(runs: Iterable[RunResult], place: str, by: Callable[[RunResult],
     for (what, seed), count in means.items():
         if count > 1:
             mean = ", ".join(str(part) for part in what if part is not None)
-            raise ScoreboardError(
-                f"{place}: {count} runs of {mean} have the seed {seed}. Name one `sweep` to draw."
-            )
+            raise ScoreboardError(f"{place}: {count} runs of {mean} have the seed {seed}. Name one `sweep` to draw.")
 
 
 def expand(scores: Iterable[str], runs: Iterable[RunResult]) -> list[str]:

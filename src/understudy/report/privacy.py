@@ -24,10 +24,10 @@ from typing import Any
 
 from understudy.core.version import __version__
 from understudy.model import Model
-from understudy.pipeline import planned_mechanisms
 from understudy.privacy.accounting import Budget, Charge
 from understudy.privacy.gaussian import gaussian_mu
 from understudy.privacy.ledger_file import LedgerFile
+from understudy.synthesizers.planning import planned_mechanisms
 from understudy.tables.schema import Column
 
 FALSE_POSITIVES = 0.01
