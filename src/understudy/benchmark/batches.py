@@ -27,9 +27,9 @@ from understudy.core.version import __version__
 from understudy.evaluation.evaluate import metric_values, shuffled
 from understudy.evaluation.structure import compare
 from understudy.model import Model
-from understudy.pipeline import fit_many, resolve
-from understudy.privacy.receipt import Receipt
-from understudy.synthesizers import METHODS
+from understudy.pipeline import fit_many
+from understudy.privacy.ledger import Receipt
+from understudy.synthesizers import METHODS, resolve
 from understudy.synthesizers.base import BatchMethod
 
 NOT_PRIVATE = "COLUMNS WERE STANDARDISED WITH EXACT MOMENTS OF THE TRAINING ROWS, WHICH NO BUDGET COVERS."

@@ -16,8 +16,9 @@ import importlib.resources
 import io
 import math
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -117,9 +118,9 @@ def _table(request: TableRequest, runs: list[RunResult]) -> Layout:
     return Layout(name=request.name, title=request.title, columns=columns, sections=sections, notes=notes)
 
 
-_Scores = Mapping[Hashable, float]
+_Scores = Mapping[Any, float]
 """The scores of one label in one column, by seed."""
-_Values = dict[tuple, dict[Hashable, float]]
+_Values = dict[tuple, dict[Any, float]]
 """Scores that are defined, by seed, for each label, epsilon, data set and score; baselines have the epsilon None."""
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 
 import understudy as us
 from understudy import datasets
-from understudy.tables import writing
+from understudy.tables.table import write
 
 FILES = ("people.csv", "people.toml", "people.understudy", "synthetic.csv", "report.html", "report.json")
 _PAIRS = (
@@ -42,7 +42,7 @@ def run(
     _prepare(folder, people)
 
     _step(console, 1, f"Simulate {rows} people, and write a schema: what is publicly known about them.")
-    writing.write(people, data)
+    write(people, data)
     datasets.example_schema().write(facts)
     schema = us.Schema.read(facts)
     _print(console, str(schema))
@@ -58,7 +58,7 @@ def run(
 
     _step(console, 3, f"Draw {rows} people who do not exist. Sampling costs no budget, however often.")
     synthetic = model.sample(rows)
-    writing.write(synthetic, copy)
+    write(synthetic, copy)
     _print(console, str(synthetic.head(5)))
 
     _step(console, 4, f"Compare. {_STAMP}")

@@ -134,11 +134,12 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     import dataclasses
 
     from understudy.core.randomness import Key
-    from understudy.tables import sources, writing
-    from understudy.tables.where import where_from_text
+    from understudy.tables.constraints import where_from_text
+    from understudy.tables.sources import extension
+    from understudy.tables.table import write
 
     check_place(output, model)
-    sources.extension(output)  # refuses formats it does not know
+    extension(output)  # refuses formats it does not know
     with argument_errors():
         Key.new(seed)
         if rows < 0:
@@ -146,7 +147,7 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     loaded = dataclasses.replace(understudy.load(model), kind="polars")
     conditions = where_from_text(where, loaded.schema)
     with waiting(f"drawing {count(rows, 'row')}"):
-        writing.write(loaded.sample(rows, seed, where=conditions), output)
+        write(loaded.sample(rows, seed, where=conditions), output)
     if as_json:
         drawn = dataclasses.asdict(loaded.acceptance) if loaded.acceptance else None
         print_json({"output": output, "rows": rows, "seed": seed, "acceptance": drawn})

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from understudy.cli.errors import argument_errors
-from understudy.synthesizers import DEFAULT, METHODS
+from understudy.synthesizers import DEFAULT, METHODS, resolve
 
 
 class Place(click.ParamType):
@@ -52,8 +52,6 @@ def _read_settings(context: click.Context, parameter: click.Parameter, pairs: tu
 
 def configured(name: str | None, settings: dict[str, Any]) -> Any:
     """The method that was asked for, configured."""
-    from understudy.pipeline import resolve
-
     name = name or DEFAULT
     with argument_errors():
         try:

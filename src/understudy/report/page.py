@@ -68,9 +68,9 @@ def report(
         The path of the page.
 
     Privacy:
-        Without `real` and `synthetic`, everything follows from the model, the schema and the receipt, and the model's
-        budget covers it. With `real`, the page holds numbers of real rows without noise, which no budget covers. Rows
-        given as `synthetic` may be anything, so the receipt does not cover what is shown of them.
+        Without `real` and `synthetic`, everything follows from the model, and its budget covers it. With `real`, the
+        page holds numbers of real rows without noise, which no budget covers. Rows given as `synthetic` may be
+        anything, so the receipt does not cover what is shown of them.
 
     Raises:
         ReportError: The arguments contradict each other, or the page cannot be written.
@@ -79,14 +79,13 @@ def report(
     page, numbers = places(path)
     _check(synthetic=synthetic, rows=rows, real=real, train=train, seed=seed)
     model = load(model) if isinstance(model, str | os.PathLike) else model
-    true_parents = _truth(truth, model.schema)
     content = gather(
         model,
         _drawn(model, rows, seed) if synthetic is None else _given(synthetic),
         real=real,
         train=train,
         ledger=None if ledger is None else LedgerFile(ledger),
-        truth=true_parents,
+        truth=_truth(truth, model.schema),
         learners=learners,
         seed=seed,
     )
