@@ -113,8 +113,8 @@ def agreement(their: dict) -> dict:
     import numpy as np
 
     from understudy.privacy.calibration import calibrate
-    from understudy.privacy.plan import Budget, PlannedMechanism
     from understudy.privacy.clipping import Layer, clipped_sums
+    from understudy.privacy.plan import Budget, PlannedMechanism
     from understudy.synthesizers.prada.adversarial.critic import critic_factors
     from understudy.synthesizers.prada.adversarial.layers import Dense
 

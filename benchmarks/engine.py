@@ -23,15 +23,15 @@ def fits(rows: int, columns: int, count: int, steps: int, **changes):
     """A function that trains so many generators on one table at once, each with its own seed."""
     import numpy as np
 
-    from understudy.core.randomness import Key
     from understudy import encoding
-    from understudy.privacy.plan import Budget
+    from understudy.core.randomness import Key
     from understudy.privacy.ledger import Ledger
+    from understudy.privacy.plan import Budget
     from understudy.privacy.rows import lock
     from understudy.synthesizers.base import FitRequest
     from understudy.synthesizers.prada.adversarial.method import PradaGAN
-    from understudy.tables.schema import Schema
     from understudy.tables.column import Column
+    from understudy.tables.schema import Schema
 
     names = [f"c{j}" for j in range(columns)]
     schema = Schema(name="speed", rows=rows, columns=tuple(Column(name=name, kind="continuous") for name in names))

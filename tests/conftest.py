@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from understudy.synthesizers import METHODS
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 # Methods that train take few steps here: what is tested is what they promise, not how good they are.
 QUICK = {

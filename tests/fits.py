@@ -17,8 +17,8 @@ from conftest import MIXED, QUICK, mixed_table
 from understudy.model import Model
 from understudy.synthesizers import METHODS
 from understudy.synthesizers.base import Method
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 every_method = pytest.mark.parametrize(
     "method", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in METHODS]

@@ -146,7 +146,10 @@ def test_every_block_runs(path, tmp_path, monkeypatch, capsys):
 def test_the_tutorial_s_schema_names_columns_of_adult():
     """Holds without the table, too."""
     written = next(text for language, text in blocks(ROOT / "docs" / "tutorial.md") if language == "toml")
-    tutorial, ours = us.Schema.parse(written), us.Schema.parse((PACKAGE / "datasets" / "data" / "adult.toml").read_text())
+    tutorial, ours = (
+        us.Schema.parse(written),
+        us.Schema.parse((PACKAGE / "datasets" / "data" / "adult.toml").read_text()),
+    )
     assert {*tutorial.names, *tutorial.ignore} == set(ours.names)
     assert {column.name: column.kind for column in tutorial} == {name: ours[name].kind for name in tutorial.names}
     for column in tutorial:

@@ -16,13 +16,13 @@ import understudy
 from conftest import MIXED, mixed_table
 from understudy import pipeline
 from understudy.model import Model
-from understudy.privacy.plan import BudgetExceeded
 from understudy.privacy.ledger_file import LedgerFile
+from understudy.privacy.plan import BudgetExceeded
 from understudy.synthesizers import METHODS, resolve
 from understudy.synthesizers.base import BatchMethod
 from understudy.synthesizers.independent import Independent
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.structure import TableError
 
 NUMBERS = Schema(

@@ -9,12 +9,12 @@ from conftest import MIXED, mixed_table
 from understudy import encoding
 from understudy.core.randomness import Key
 from understudy.encoding import Encoder, NumericEncoder
-from understudy.privacy.plan import Budget
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import Distribution
+from understudy.privacy.plan import Budget
 from understudy.privacy.rows import PrivateRows, lock
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.table import read
 
 HUGE = 1e6

@@ -10,11 +10,11 @@ from scipy import stats
 from conftest import MIXED
 from understudy import encoding
 from understudy.encoding import Encoder, PassThroughEncoder
-from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import LARGEST
-from understudy.tables.schema import Schema
+from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.values import SchemaError
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import understudy
 from conftest import quick
 from understudy import encoding
-from understudy.privacy.plan import Budget
 from understudy.privacy.ledger import Ledger
-from understudy.tables.schema import Schema
+from understudy.privacy.plan import Budget
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 KINDS = {
     "continuous": ([1.5, None] * 200, {}),

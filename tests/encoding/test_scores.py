@@ -12,8 +12,8 @@ from conftest import MIXED, mixed_table
 from understudy.core.randomness import Key
 from understudy.encoding import ScoreColumn, loading, mean_score, score_columns, score_rows, value_weighting
 from understudy.privacy.piecewise import Distribution
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from understudy.core.randomness import Key
-from understudy.encoding.consistency import to_simplex
 from understudy.encoding.bins import Bins
+from understudy.encoding.consistency import to_simplex
 from understudy.graphical.bayes_net import BayesNet, ConditionalTable, conditional, to_simplices
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 
 def cut(size: int, nullable: bool = False) -> Bins:

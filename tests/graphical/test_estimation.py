@@ -10,8 +10,8 @@ from understudy.core.randomness import Key
 from understudy.encoding.bins import Bins
 from understudy.graphical.estimation import estimate
 from understudy.graphical.marginals import Domain, Measured
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 
 def bins_of(domain):

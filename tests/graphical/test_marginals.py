@@ -7,17 +7,17 @@ import polars as pl
 import pytest
 
 from conftest import MIXED
-from understudy.core.randomness import Key
 from understudy import encoding
+from understudy.core.randomness import Key
 from understudy.encoding.bins import Bins
 from understudy.graphical import marginals
 from understudy.graphical.marginals import Domain, Measured, choose, measure
-from understudy.privacy.plan import Budget, BudgetExceeded, PlannedMechanism
 from understudy.privacy.counts import ExactCodes
 from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.plan import Budget, BudgetExceeded, PlannedMechanism
 from understudy.privacy.rows import PrivateRows, lock
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.table import read
 
 DOMAIN = Domain({"a": 2, "b": 3, "c": 2})
@@ -28,7 +28,7 @@ def ledger_of(*, times=1, epsilon=1.0, units=1):
     plan = [
         PlannedMechanism(name="choice", mechanism="exponential", share=0.5, times=times),
         PlannedMechanism(name="count", mechanism="discrete gaussian", share=0.5, times=times),
-        PlannedMechanism(name="filter", mechanism="adaptive", share=0.5),
+        PlannedMechanism(name="filter", mechanism="privacy filter", share=0.5),
     ]
     return Ledger(Budget(epsilon=epsilon, delta=1e-6), plan, max_rows_per_unit=units)
 

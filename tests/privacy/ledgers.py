@@ -6,8 +6,8 @@ from hypothesis import settings
 from scipy import stats
 
 from understudy.core.randomness import Key
-from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 
 KEYS = {"secret": Key.new(), "seeded": Key.new(0)}

@@ -25,10 +25,10 @@ import pytest
 
 import understudy
 from conftest import MIXED, QUICK, mixed_table, quick
-from understudy.core.randomness import Key
 from understudy import encoding
-from understudy.privacy.plan import Budget
+from understudy.core.randomness import Key
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import Budget
 from understudy.privacy.rows import lock
 from understudy.synthesizers import METHODS
 from understudy.tables.table import read

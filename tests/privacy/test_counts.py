@@ -11,8 +11,8 @@ from ledgers import KEYS, assert_is_noise, both_keys, ledger_for, locked, named,
 from scipy import stats
 
 from understudy.core.randomness import Key
-from understudy.privacy.plan import lattice
 from understudy.privacy.counts import ExactCodes, noisy_counts, noisy_row_count, popular_categories, threshold
+from understudy.privacy.plan import lattice
 from understudy.privacy.rows import lock
 
 ODD = [-1.0, -3.0, 2.0**62, -(2.0**62), 1e300, float("nan"), float("inf"), -float("inf"), 0.5]

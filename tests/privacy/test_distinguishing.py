@@ -21,13 +21,13 @@ from understudy.core.randomness import Key
 from understudy.encoding.fit import fit_encoder
 from understudy.encoding.plan import plan
 from understudy.privacy import counts, embedding, moments, selection
-from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.embedding import EmbeddedColumn, Embedding, noisy_embedding_sum
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.privacy.selection import MarginalError, noisy_marginal_errors, select_marginal
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 BUDGET = Budget(epsilon=8.0, delta=1e-5)
 FALSE_ALARM = 1e-6

@@ -14,11 +14,11 @@ from scipy import stats
 
 from understudy.core.randomness import Key
 from understudy.privacy import counts, embedding, moments, selection
-from understudy.privacy.plan import BudgetExceeded, lattice
 from understudy.privacy.counts import noisy_counts, noisy_row_count, popular_categories
 from understudy.privacy.embedding import EmbeddedColumn, Embedding, noisy_embedding_sum
 from understudy.privacy.moments import noisy_second_moments
 from understudy.privacy.noise import discrete_gaussian
+from understudy.privacy.plan import BudgetExceeded, lattice
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.privacy.selection import (
     DependenceCandidate,

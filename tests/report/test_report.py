@@ -20,14 +20,14 @@ import understudy as us
 from conftest import quick
 from understudy import datasets
 from understudy.cli import cli
-from understudy.privacy.plan import Budget, Charge
 from understudy.privacy.gaussian import gaussian_delta
+from understudy.privacy.plan import Budget, Charge
 from understudy.report import ReportError, drawing
 from understudy.report.content import GIVEN, as_text, summaries_as_text
 from understudy.report.page import at_most, render
 from understudy.report.privacy import attacker, by_planned_mechanism, mu_squared, privacy_part
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = '<script>alert("1")</script>'

@@ -13,8 +13,8 @@ from understudy.graphical.marginals import FARTHEST, Domain, Measured
 from understudy.graphical.markov import MarkovNet
 from understudy.synthesizers import aim
 from understudy.synthesizers.aim import AIM, ROUNDS, Candidates, noise_expected
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 RING = Schema(name="ring", columns=tuple(Column(name=name, kind="integer", low=0, high=3) for name in "abcd"))
 FIVE = Schema(name="five", columns=(*RING.columns, Column(name="e", kind="boolean")))

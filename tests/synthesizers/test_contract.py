@@ -15,16 +15,16 @@ import understudy
 from conftest import MIXED, QUICK, mixed_table
 from fits import FEW, ROWS, distance, every_method, few, fitted, fitted_in_full, quick, table_of
 from test_model import assert_holds_no_rows
-from understudy.core.randomness import Key
 from understudy import encoding
-from understudy.privacy.plan import Budget, BudgetExceeded
+from understudy.core.randomness import Key
 from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.plan import Budget, BudgetExceeded
 from understudy.privacy.receipt import Receipt
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import FITTED, METHODS
 from understudy.synthesizers.planning import planned_mechanisms
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.table import read
 
 pytestmark = every_method
@@ -123,7 +123,7 @@ def test_a_spent_ledger_is_refused(method, mixed):
     encoder = encoding.fit_encoder(rows, MIXED, ledger=ledger, key=Key.new(0))
     own = configured.plan(MIXED)
     for planned in own:
-        if planned.mechanism == "adaptive":
+        if planned.mechanism == "privacy filter":
             ledger.charge(FilterShare(planned.name, 1.0), what="spent", sensitivity=1.0, mechanism="discrete gaussian")
         else:
             ledger.charge(planned.name, what="spent", sensitivity=1.0, times=planned.times)

@@ -11,8 +11,8 @@ from understudy.core.randomness import Key
 from understudy.encoding.scores import ScoreColumn, target_weightings
 from understudy.synthesizers.copula import Copula, FittedCopula, latent_correlation, student_level
 from understudy.synthesizers.moments import nearest_correlation
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 SHAPES = {
     "continuous": lambda z: np.exp(z),

@@ -10,18 +10,17 @@ import pytest
 
 import understudy
 from conftest import MIXED, QUICK, mixed_table
-from understudy import pipeline
+from understudy import encoding, pipeline
 from understudy.core.randomness import Key
-from understudy import encoding
 from understudy.encoding.bins import Bins
-from understudy.privacy.plan import Budget
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import Budget
 from understudy.privacy.rows import lock
 from understudy.synthesizers.gem.fitted import FittedGEM
 from understudy.synthesizers.gem.measured import MeasuredPairs, bins_for, first_shares
 from understudy.synthesizers.gem.method import FILTER, GEM, pair_errors
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.table import read
 
 SIZES = (3, 2, 4)

@@ -15,8 +15,8 @@ from understudy.synthesizers.merf.fitted import KNOTS, FittedMERF, calibrate, dr
 from understudy.synthesizers.merf.generator import fit, initial, through
 from understudy.synthesizers.merf.loss import Loss, times
 from understudy.synthesizers.merf.method import MERF, shrunk
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 COLUMNS = (
     EmbeddedColumn("number", True),

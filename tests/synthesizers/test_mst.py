@@ -7,8 +7,8 @@ import pytest
 import understudy
 from fits import FEW, distance, few
 from understudy.synthesizers.mst import MOST_BINS, MST
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 CHAIN = Schema(
     name="chain",

@@ -20,8 +20,8 @@ from understudy.synthesizers.prada.likelihood.method import Prada
 from understudy.synthesizers.prada.likelihood.parents import cut_inputs, influences, prune_parents
 from understudy.synthesizers.prada.likelihood.start import Start, start_from, start_params
 from understudy.synthesizers.prada.settings import drawn_rate, sampling_rate
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.values import SchemaError
 
 LAYOUT = Layout(

@@ -11,8 +11,8 @@ import pytest
 
 import understudy
 from understudy.core.randomness import Key
-from understudy.privacy.plan import Budget, BudgetExceeded
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import Budget, BudgetExceeded
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada.layout import Layout, categorical, numeric
 from understudy.synthesizers.prada.likelihood import pair_counts
@@ -21,8 +21,8 @@ from understudy.synthesizers.prada.likelihood.density import Densities, start_se
 from understudy.synthesizers.prada.likelihood.drawing import sample
 from understudy.synthesizers.prada.likelihood.method import Prada
 from understudy.synthesizers.prada.likelihood.pair_counts import PairCounts, measure_pairs
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 LAYOUT = Layout((numeric("x"), *(categorical(name, size) for name, size in SIZES.items())))

@@ -14,8 +14,8 @@ from understudy.synthesizers.prada.adversarial.fit import order_by_moments
 from understudy.synthesizers.prada.adversarial.sequential import initial
 from understudy.synthesizers.prada.fitted import FittedSequential
 from understudy.synthesizers.prada.layout import Layout, categorical, numeric
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 
 MIXED = Layout((numeric("age"), categorical("city", 3), numeric("income", nullable=True), numeric("weight")))
 NUMBERS = Layout(tuple(numeric(f"x{j}") for j in range(6)))

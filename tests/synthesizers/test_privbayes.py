@@ -11,16 +11,15 @@ import pytest
 
 import understudy
 from conftest import MIXED, mixed_table
-from understudy import pipeline
+from understudy import encoding, pipeline
 from understudy.core.randomness import Key
-from understudy import encoding
-from understudy.privacy.piecewise import Distribution
 from understudy.encoding.encoder import ColumnMap, Encoder
 from understudy.evaluation.structure import compare
 from understudy.graphical.marginals import z_scores
-from understudy.privacy.plan import Budget
 from understudy.privacy.counts import ExactCodes
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.piecewise import Distribution
+from understudy.privacy.plan import Budget
 from understudy.privacy.rows import lock
 from understudy.synthesizers.privbayes.method import PrivBayes
 from understudy.synthesizers.privbayes.tables import prune_parents, shrunk
@@ -32,8 +31,8 @@ from understudy.synthesizers.privbayes.views import (
     groups_of,
     value_weights,
 )
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.table import read
 
 # Candidates -------------------------------------------------------------------------------------------------------

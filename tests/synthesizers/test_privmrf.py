@@ -8,21 +8,21 @@ import pytest
 from test_contract import FEW, distance, few
 
 import understudy
-from understudy.core.randomness import Key
 from understudy import encoding
+from understudy.core.randomness import Key
 from understudy.encoding.bins import Bins
 from understudy.graphical.marginals import Domain, from_encoder
 from understudy.pipeline import planned_mechanisms
-from understudy.privacy.plan import Budget
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import Budget
 from understudy.privacy.rows import lock
 from understudy.privacy.selection import l2_sensitivity
 from understudy.synthesizers.privmrf.blocks import Blocks, block_starts, even_sizes, in_blocks
 from understudy.synthesizers.privmrf.context import Candidate, FitContext, Model
 from understudy.synthesizers.privmrf.graph import Graph
 from understudy.synthesizers.privmrf.method import LEAST_PAIR_SENSITIVITY, PrivMRF, sampling_error_deviation
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.table import read
 
 FIVE = Schema(name="five", columns=tuple(Column(name=name, kind="integer", low=0, high=4) for name in "abcde"))

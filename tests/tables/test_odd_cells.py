@@ -14,8 +14,8 @@ import pytest
 from odd_cells import MOMENT, TOKYO, BrokenZone, Chatty, Colour, Hostile, HostileText, objects
 
 from understudy.tables import instants
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.structure import TableError
 from understudy.tables.table import read
 

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.sources import kinds
 from understudy.tables.structure import TableError
 from understudy.tables.table import Table, read

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from odd_cells import MOMENT, ODD, PARIS, TOKYO, Chatty, Colour, Hostile, NotText, objects
 
 from understudy.tables.cells import as_written
-from understudy.tables.schema import Schema
 from understudy.tables.column import KINDS, Column
+from understudy.tables.schema import Schema
 from understudy.tables.structure import TableError
 from understudy.tables.table import read
 

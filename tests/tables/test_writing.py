@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from understudy.tables.schema import Schema
 from understudy.tables.column import Column
+from understudy.tables.schema import Schema
 from understudy.tables.structure import TableError
 from understudy.tables.table import read
 from understudy.tables.writing import to_frame, write

@@ -28,7 +28,7 @@ from understudy.evaluation.evaluate import metric_values, shuffled
 from understudy.evaluation.structure import compare
 from understudy.model import Model
 from understudy.pipeline import fit_many
-from understudy.privacy.ledger import Receipt
+from understudy.privacy.receipt import Receipt
 from understudy.synthesizers import METHODS, resolve
 from understudy.synthesizers.base import BatchMethod
 

@@ -16,7 +16,7 @@ from rich.table import Table
 
 import understudy as us
 from understudy import datasets
-from understudy.tables.table import write
+from understudy.tables.writing import write
 
 FILES = ("people.csv", "people.toml", "people.understudy", "synthetic.csv", "report.html", "report.json")
 _PAIRS = (

@@ -134,9 +134,9 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     import dataclasses
 
     from understudy.core.randomness import Key
-    from understudy.tables.constraints import where_from_text
     from understudy.tables.sources import extension
-    from understudy.tables.table import write
+    from understudy.tables.where import where_from_text
+    from understudy.tables.writing import write
 
     check_place(output, model)
     extension(output)  # refuses formats it does not know

@@ -24,11 +24,11 @@ from typing import Any
 
 from understudy.core.version import __version__
 from understudy.model import Model
-from understudy.privacy.accounting import Budget, Charge
 from understudy.privacy.gaussian import gaussian_mu
 from understudy.privacy.ledger_file import LedgerFile
+from understudy.privacy.plan import Budget, Charge
 from understudy.synthesizers.planning import planned_mechanisms
-from understudy.tables.schema import Column
+from understudy.tables.column import Column
 
 FALSE_POSITIVES = 0.01
 """The false positive rate at which the true positive rate is given: one false alarm in a hundred."""

@@ -58,12 +58,12 @@ METHODS: "Registry[MethodClass]" = Registry(
         "copula": "copula:Copula",
         "independent": "independent:Independent",
         "mst": "mst:MST",
-        "prada": "prada.likelihood:Prada",
-        "prada-gan": "prada.adversarial:PradaGAN",
-        "dpgan": "prada.dpgan:DPGAN",
+        "prada": "prada.likelihood.method:Prada",
+        "prada-gan": "prada.adversarial.method:PradaGAN",
+        "dpgan": "prada.adversarial.dpgan:DPGAN",
         "dp-merf": "merf.method:MERF",
-        "privbayes": "privbayes:PrivBayes",
-        "privmrf": "privmrf:PrivMRF",
+        "privbayes": "privbayes.method:PrivBayes",
+        "privmrf": "privmrf.method:PrivMRF",
     }
 )
 FITTED: "Registry[type[Fitted]]" = Registry(
@@ -73,12 +73,12 @@ FITTED: "Registry[type[Fitted]]" = Registry(
         "copula": "copula:FittedCopula",
         "independent": "independent:FittedIndependent",
         "mst": "mst:FittedMST",
-        "prada": "prada.fitted:FittedDensity",
-        "prada-gan": "prada.fitted:FittedPrada",
-        "dpgan": "prada.dpgan:FittedDPGAN",
+        "prada": "prada.likelihood.fitted:FittedDensity",
+        "prada-gan": "prada.adversarial.fitted:FittedPrada",
+        "dpgan": "prada.adversarial.fitted:FittedDPGAN",
         "dp-merf": "merf.fitted:FittedMERF",
-        "privbayes": "privbayes:FittedPrivBayes",
-        "privmrf": "privmrf:FittedPrivMRF",
+        "privbayes": "privbayes.method:FittedPrivBayes",
+        "privmrf": "privmrf.method:FittedPrivMRF",
     }
 )
 DEFAULT = "prada"

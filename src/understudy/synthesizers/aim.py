@@ -139,7 +139,7 @@ class AIM(Settings):
         """One privacy filter for all rounds; nothing for a single column."""
         if len(schema) == 1:
             return []
-        return [PlannedMechanism(name=ROUNDS, mechanism="adaptive", share=1.0 - self.encoding_share)]
+        return [PlannedMechanism(name=ROUNDS, mechanism="privacy filter", share=1.0 - self.encoding_share)]
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MarkovNet:
         """Chooses, counts and estimates, round after round.

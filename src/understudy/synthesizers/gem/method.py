@@ -114,7 +114,7 @@ class GEM(Settings):
             raise ValueError(f"GEM.cell_range: expected two whole numbers, least <= most, got {self.cell_range}.")
 
     def plan(self, schema: Schema) -> list[PlannedMechanism]:
-        return [PlannedMechanism(name=FILTER, mechanism="adaptive", share=1.0 - self.encoding_share)]
+        return [PlannedMechanism(name=FILTER, mechanism="privacy filter", share=1.0 - self.encoding_share)]
 
     def layout(self, columns: int, signal: float) -> tuple[int, int]:
         """How many rounds there are, and how many bins a number gets.

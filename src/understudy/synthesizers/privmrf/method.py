@@ -123,10 +123,10 @@ class PrivMRF(Settings):
         if len(schema) == 1:
             return []
         if len(schema) == 2:
-            return [PlannedMechanism(name=FILTER, mechanism="adaptive", share=rest)]
+            return [PlannedMechanism(name=FILTER, mechanism="privacy filter", share=rest)]
         return [
             PlannedMechanism(name="graph", mechanism="discrete gaussian", share=rest * self.graph_share),
-            PlannedMechanism(name=FILTER, mechanism="adaptive", share=rest * (1.0 - self.graph_share)),
+            PlannedMechanism(name=FILTER, mechanism="privacy filter", share=rest * (1.0 - self.graph_share)),
         ]
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MarkovNet:
