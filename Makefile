@@ -20,10 +20,10 @@ demo: .venv/installed
 	$(BIN)/understudy demo -o demo
 
 test: .venv/installed-test
-	$(BIN)/pytest -n auto --dist loadfile -m '$(EVERY_CHANGE)'
+	$(BIN)/pytest -n auto --dist loadgroup -m '$(EVERY_CHANGE)'
 
 test-all: .venv/installed-test
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadgroup
 
 style: .venv/installed-test
 	$(BIN)/ruff format --check .

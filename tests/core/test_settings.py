@@ -60,7 +60,8 @@ def test_a_field_that_breaks_its_constraint_is_refused_in_one_sentence(field, va
 
 
 def test_lists_become_tuples_and_numpy_numbers_python_numbers():
-    made = Example(times=np.int64(3), share=np.float32(0.25), widths=[np.int32(5), 6], limit=np.float64(0))
+    given = {"times": np.int64(3), "share": np.float32(0.25), "widths": [np.int32(5), 6], "limit": np.float64(0)}
+    made = Example(**given)  # pyright: ignore[reportArgumentType]
     assert made == Example(times=3, share=0.25, widths=(5, 6), limit=0.0)
     assert [type(value) for value in (made.times, made.share, *made.widths)] == [int, float, int, int]
 

@@ -68,7 +68,7 @@ def test_rows_are_padded_to_the_capacity_and_units_keep_theirs():
     assert padded.fits and padded.exact_count == 2
     assert padded.exact.shape == (7, 2) and padded.units.shape == (6, 3)
     assert sorted(np.sum(padded.units < 6, axis=1).tolist()) == [0, 0, 0, 0, 1, 3]
-    assert np.array_equal(padded.exact[:, 1], np.float32([0, 0, -1e18, 1, 0, 0, 0]))
+    assert np.array_equal(padded.exact[:, 1], np.array([0, 0, -1e18, 1, 0, 0, 0], np.float32))
 
 
 def test_a_table_that_does_not_fit_is_kept_whole():

@@ -80,7 +80,7 @@ def test_layers_side_by_side_are_clipped_as_one_gradient(clip):
     each = np.einsum("xyir,xyor->rxyio", a, delta)
     norms = np.sqrt((each**2).sum(axis=(1, 2, 3, 4)))
     expected = np.einsum("r,rxyio->xyio", np.minimum(1, clip / norms), each)
-    [found] = clipped([Layer(a, delta)], np.ones((7, 1), bool), np.float32(clip))
+    [found] = clipped([Layer(jnp.asarray(a), jnp.asarray(delta))], np.ones((7, 1), bool), np.float32(clip))
     assert found.shape == (2, 3, 4, 5) and np.allclose(found, expected, atol=1e-4)
 
 

@@ -204,7 +204,8 @@ SHOWN = []
 def values_of(tracer):
     """What a tracer tells of the value it stands for: vmap's tracers carry it with them."""
     inner = getattr(tracer, "val", None)
-    return [tracer] if not isinstance(tracer, jax.core.Tracer) else [] if inner is None else values_of(inner)
+    is_tracer = isinstance(tracer, jax.core.Tracer)  # pyright: ignore[reportAttributeAccessIssue]
+    return [tracer] if not is_tracer else [] if inner is None else values_of(inner)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,8 @@ import pytest
 
 from understudy.privacy.row_independence import RowsMixed, prove_row_independence
 from understudy.privacy.row_programs import apply_row_wise, row_program
-from understudy.synthesizers.prada import density, networks
+from understudy.synthesizers.prada.adversarial import critic as critics
+from understudy.synthesizers.prada.likelihood import density
 from understudy.synthesizers.prada.layout import Layout, categorical, numeric
 
 STATE = {"w": np.arange(12, dtype=np.float32).reshape(3, 4) / 10, "b": np.ones(4, np.float32)}
@@ -165,7 +166,7 @@ LAYOUTS = {
 def test_the_densities_of_prada_are_proved_and_so_run_on_all_rows_at_once(layout):
     shape = (layout.columns, layout.features + 1, 4 + layout.width)
     second = density.start_second(layout, 4, 2)
-    params = {"first": jnp.ones(shape), "second": jnp.asarray(second), "unit": jnp.ones(layout.columns)}
+    params = density.Densities(jnp.ones(shape), jnp.asarray(second), jnp.ones(layout.columns))
 
     def network(params, rows):
         layers = density.factors(params, rows, jnp.ones(layout.columns), layout, 2)
@@ -175,10 +176,10 @@ def test_the_densities_of_prada_are_proved_and_so_run_on_all_rows_at_once(layout
 
 
 def test_the_critic_is_proved_and_so_runs_on_all_rows_at_once():
-    critic = networks.initial_critic(np.random.default_rng(0), 3, (4, 2))
+    critic = critics.initial_critic(np.random.default_rng(0), 3, (4, 2))
 
     def network(critic, rows):
-        return [factor.T for pair in networks.critic_factors(critic, rows.T) for factor in pair]
+        return [factor.T for pair in critics.critic_factors(critic, rows.T) for factor in pair]
 
     with jax.numpy_rank_promotion("allow"):  # the critic adds its bias by broadcasting
         prove(network, critic, (3, 5))

@@ -164,7 +164,7 @@ def test_a_map_has_no_room_for_a_method_of_its_own(kind):
 
 def test_a_mapping_that_changes_after_the_check_changes_nothing():
     class Turning(dict):
-        def items(self):
+        def items(self):  # pyright: ignore[reportIncompatibleMethodOverride]
             return [("y", print)]
 
     rows = lock({"a": np.arange(3.0)}, {}, key=KEY).derive(Turning(y=Clip("a")))

@@ -9,7 +9,7 @@ import pytest
 import understudy
 from fits import distance
 from understudy.graphical.junction_tree import megabytes, model_size
-from understudy.graphical.marginals import FARTHEST, Domain, Measured
+from understudy.graphical.marginals import LARGEST_Z_SCORE, Domain, Measured
 from understudy.graphical.markov import MarkovNet
 from understudy.synthesizers import aim
 from understudy.synthesizers.aim import AIM, ROUNDS, Candidates, noise_expected
@@ -124,7 +124,7 @@ def test_value_weighting_is_charged_and_brings_no_more_noise_than_it_may(epsilon
     schema = Schema(columns=tuple(Column(name=name, kind="continuous", low=-9.0, high=9.0) for name in "xyz"))
     charges = choices(understudy.fit(frame, schema, QUICK_AIM, epsilon=epsilon, seed=0))
     for charge in charges:
-        assert 1 <= charge.sensitivity <= FARTHEST**2 + 1e-9
+        assert 1 <= charge.sensitivity <= LARGEST_Z_SCORE**2 + 1e-9
         largest = aim.LARGEST_SELECTION_NOISE * 1.5 * len(x)  # half more, since the number of rows has noise
         assert charge.sigma <= max(largest, charge.noise_multiplier) * (1 + 1e-9) or epsilon < 0.1
     assert (max(charge.sensitivity for charge in charges) > 4) == (epsilon == 100.0)

@@ -38,6 +38,11 @@ generate = jax.jit(sequential.generate, static_argnames="layout")
 PENALISED = ["clip", "none", "two-step", "hopeless", "theory", "growing", "keep all"]
 
 
+def params(model: us.Model) -> dict[str, np.ndarray]:
+    """The weights of a fitted sequential generator."""
+    return vars(model.generator)["params"]
+
+
 # What is charged ----------------------------------------------------------------------------------------------------
 
 OWN = ("order", "critic", "critic again")  # what the methods measure beside the encoder
@@ -148,8 +153,9 @@ def test_strengths_are_the_norms_of_the_generator_s_weights(which):
 @pytest.mark.parametrize("which", ["clip", "none", "theory", "growing", "keep all"])
 def test_a_parent_is_an_earlier_column_above_the_threshold(which):
     model = fits()[which]
+    threshold = vars(model.method)["threshold"]
     above = {
-        name: [other for other, strength in found.items() if strength > model.method.threshold]
+        name: [other for other, strength in found.items() if strength > threshold]
         for name, found in model.strengths.items()
     }
     assert model.parents == above
@@ -180,7 +186,7 @@ def test_two_steps_keep_the_parents_of_the_first():
     assert twice.parents == once.parents
     assert 0 < sum(len(its) for its in twice.parents.values()) < 3
     assert [line.name for line in twice.receipt.charges] == ["critic", "critic again"]
-    assert not np.allclose(twice.generator.params["rows"], once.generator.params["rows"], atol=0.1)
+    assert not np.allclose(params(twice)["rows"], params(once)["rows"], atol=0.1)
 
 
 def offspring(model, name):
@@ -195,10 +201,10 @@ def offspring(model, name):
 @pytest.mark.parametrize("which", ["clip", "two-step", "hopeless", "keep all"])
 def test_a_column_moves_its_offspring_and_no_other(which, moved):
     model, place = fits()[which], SCHEMA.names.index(moved)
-    layout, params = model.generator.layout, sequential.Weights(**model.generator.params)
+    layout, weights = vars(model.generator)["layout"], sequential.Weights(**params(model))
     noise = draw_noise(layout, jax.random.key(0), 200)
     other = Noise(noise.z.at[place].add(1.0), noise.gumbel.at[place, 0].add(1.0))
-    rows, moved_rows = (np.asarray(generate(params, drawn, layout)) for drawn in (noise, other))
+    rows, moved_rows = (np.asarray(generate(weights, drawn, layout)) for drawn in (noise, other))
     touched = {layout.names[owner] for owner in layout.owners[(rows != moved_rows).any(axis=0)]}
     assert touched == offspring(model, moved)
 
@@ -221,7 +227,7 @@ def test_a_growing_penalty_spares_the_first_columns():
 def after(rounds, share, generator_rate=0.05):
     """The rows of W after some rounds, averaged over the last share of them."""
     changes = {"critic_steps": 5 * rounds, "average": share, "finish": "none", "generator_rate": generator_rate}
-    return as_given(dataclasses.replace(NOISE, **changes)).generator.params["rows"]
+    return params(as_given(dataclasses.replace(NOISE, **changes)))["rows"]
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 4])
@@ -311,7 +317,7 @@ def test_receipts_are_each_fit_s_own():
 
 @pytest.mark.parametrize("which", ["another seed", "smaller batches", *OTHERS])
 def test_other_settings_give_other_generators(which):
-    one, plain = fits()[which].generator.params, fits()["plain"].generator.params
+    one, plain = params(fits()[which]), params(fits()["plain"])
     assert not all(np.allclose(one[name], plain[name], atol=1e-4) for name in plain)
 
 

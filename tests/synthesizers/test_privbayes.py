@@ -13,7 +13,8 @@ import understudy
 from conftest import MIXED, mixed_table
 from understudy import encoding, pipeline
 from understudy.core.randomness import Key
-from understudy.encoding.encoder import ColumnMap, Encoder
+from understudy.encoding.columns import CategoricalEncoder
+from understudy.encoding.encoder import Encoder
 from understudy.evaluation.structure import compare
 from understudy.graphical.marginals import z_scores
 from understudy.privacy.counts import ExactCodes
@@ -52,7 +53,7 @@ def discrete_encoder(sizes, draw):
         cdf = np.concatenate([[0.0], np.cumsum(draw.dirichlet(np.ones(size)))])
         cdf[-1] = 1.0
         known = Distribution(np.arange(size + 1.0) - 0.5, cdf, integer=True)
-        maps[name] = ColumnMap(column, known, 0.1 * nullable, column.labels)
+        maps[name] = CategoricalEncoder(column, known, 0.1 * nullable, column.labels or ())
         columns.append(column)
     return Encoder(Schema(columns=tuple(columns)), maps, 30.0)
 

@@ -37,7 +37,7 @@ class Chatty:
 
 
 class NotText:
-    def __str__(self):
+    def __str__(self):  # pyright: ignore[reportIncompatibleMethodOverride]
         return 3
 
 

@@ -3,6 +3,8 @@
 Public mathematics, entry by entry, like `piecewise`.
 """
 
+# pyright: reportMissingTypeStubs=false
+
 import dataclasses
 
 import numpy as np
