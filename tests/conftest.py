@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 # Tests compile many small programs and run each for a moment: before JAX is imported, ask for haste.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")  # arrays of different ranks never meet by accident
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,19 @@ QUICK = {
     "dpgan": {"critic_steps": 40, "batch_size": 50, "widths": (16,)},
     "dp-merf": {"features": 200, "steps": 40, "fakes": 100, "widths": (16,)},
 }
+
+
+# Methods that train by gradients compile a program for every new shape, which takes some ten seconds.
+COMPILED = ("prada", "prada-gan", "dpgan")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests of a new shape as slow for methods that compile."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if item.get_closest_marker("new_shape") and parameters.get("method") in COMPILED:
+            item.add_marker(pytest.mark.slow)
 
 
 def quick(method: str):

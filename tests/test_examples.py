@@ -16,7 +16,13 @@ SAYS = {
 }
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+# The first and the third train networks.
+EXAMPLES = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * path.stem.startswith(("01", "03"))) for path in SCRIPTS
+]
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
 def test_every_example_runs_anywhere_and_leaves_nothing_behind(path: Path, tmp_path):
     result = subprocess.run(
         [sys.executable, path], cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"COLUMNS": "120"}

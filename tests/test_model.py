@@ -86,7 +86,7 @@ def assert_holds_no_rows(model: Model, n: int) -> None:
 
 def locked_rows() -> int:
     gc.collect()
-    return sum(isinstance(thing, PrivateRows) for thing in gc.get_objects())
+    return sum(type(thing) is PrivateRows for thing in gc.get_objects())
 
 
 @pytest.mark.parametrize("method", ["prada", "copula"])

@@ -144,6 +144,7 @@ def in_this_process(work, processes):
         yield Answer(batch, perform(batch), "")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_fitted_beside_others_is_made_again_beside_them(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "spread", in_this_process)
     grid = parse(TRAINED)
@@ -264,8 +265,8 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, old, new, me
     assert not (tmp_path / "results").exists()
 
 
-# One grid is run for every change; the others train longer, or need real tables.
-GRIDS = [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem != "structure")) for path in COMMITTED]
+# They train for seconds to minutes, or need real tables.
+GRIDS = [pytest.param(path, id=path.stem, marks=pytest.mark.slow) for path in COMMITTED]
 
 
 @pytest.mark.parametrize("path", GRIDS)

@@ -37,6 +37,7 @@ def test_it_shows_the_workflow_and_leaves_its_files(folder, small):
         assert word in result.stdout
 
 
+@pytest.mark.slow
 def test_it_can_be_run_again_and_as_json_prints_to_stderr(folder, small):
     result = run("-o", folder, "--json")
     said = json.loads(result.stdout)

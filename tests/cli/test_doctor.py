@@ -54,6 +54,7 @@ def test_every_part_is_looked_at_and_then_a_fit_is_made(visit):
     assert list(dict.fromkeys(names)) == [*PARTS, *SELF_TEST]
 
 
+@pytest.mark.slow
 def test_it_leaves_no_file_behind(visit):
     assert [path.name for path in visit[1].rglob("*")] == ["cache"]
 

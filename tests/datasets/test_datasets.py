@@ -249,6 +249,7 @@ def for_tables(*names: str):
     return pytest.mark.parametrize("here", names, indirect=True)
 
 
+@pytest.mark.dataset
 @for_tables(*SHAPES)
 def test_a_table_has_the_paper_s_shape_and_fits_its_schema(here):
     frame, schema = datasets.load(here), datasets.schema(here)
@@ -273,6 +274,7 @@ def test_a_table_has_the_paper_s_shape_and_fits_its_schema(here):
     ],
     indirect=["here"],
 )
+@pytest.mark.dataset
 def test_ranges_are_those_of_the_paper(here, narrow, wide):
     frame = datasets.load(here)
     ranges = {name: round(float(np.ptp(frame[name].to_numpy())), 3) for name in frame.columns}
@@ -281,6 +283,7 @@ def test_ranges_are_those_of_the_paper(here, narrow, wide):
     assert min(ranges.values()) == (0.125 if here == "house_16h" else narrow[1])
 
 
+@pytest.mark.dataset
 @for_tables("california", "house_16h")
 def test_targets_are_logarithms(here):
     target = datasets.schema(here).target
@@ -289,6 +292,7 @@ def test_targets_are_logarithms(here):
     np.testing.assert_allclose(np.expm1(datasets.load(here)[target].to_numpy()), plain, rtol=1e-12, atol=1e-9)
 
 
+@pytest.mark.dataset
 @for_tables("adult")
 def test_adult_has_uci_s_missing_values_and_parts(here):
     frame = datasets.load(here)
@@ -300,6 +304,7 @@ def test_adult_has_uci_s_missing_values_and_parts(here):
     assert pl.concat([train, test]).equals(frame)
 
 
+@pytest.mark.dataset
 @for_tables("adult")
 def test_adult_s_own_file_can_be_read_with_its_schema(here):
     table = read(Path(str(FOLDER)) / "adult.csv", datasets.schema(here))
@@ -313,6 +318,7 @@ def arff(frame: pl.DataFrame) -> str:
     return f"@relation made\n{header}@data\n" + frame.write_csv(include_header=False, null_value="?", quote_char="'")
 
 
+@pytest.mark.dataset
 @for_tables("california")
 def test_openml_s_totals_become_california_s_averages(here, openml, monkeypatch):
     averages = datasets._read(here)
@@ -335,6 +341,7 @@ def test_openml_s_totals_become_california_s_averages(here, openml, monkeypatch)
     assert datasets._read(here).equals(averages)
 
 
+@pytest.mark.dataset
 @for_tables("house_16h", "cpu_act")
 def test_openml_s_columns_are_the_file_s(here, openml, monkeypatch):
     frame = datasets._read(here)
@@ -344,6 +351,7 @@ def test_openml_s_columns_are_the_file_s(here, openml, monkeypatch):
     assert pl.read_csv(datasets.cache_folder() / f"{here}.csv").equals(frame)
 
 
+@pytest.mark.dataset
 @for_tables("adult")
 def test_openml_s_adult_has_the_test_part_first(here, openml, monkeypatch):
     train, test = datasets.adult_parts()

@@ -5,9 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
-from fitting import known_encoder, locked, mixed_encoder, mixed_rows
 
 from conftest import MIXED, mixed_table
+from fitting import known_encoder, locked, mixed_encoder, mixed_rows
 from understudy.core.randomness import Key
 from understudy.encoding import best_cut, bin_rows, make_bins
 from understudy.privacy.piecewise import LARGEST, Distribution

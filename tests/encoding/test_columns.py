@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fitting import HUGE, fitted, generate, mixed_encoder, mixed_rows, one
 from scipy import stats
 
 from conftest import MIXED
+from fitting import HUGE, fitted, generate, mixed_encoder, mixed_rows, one
 from understudy import encoding
 from understudy.encoding import Encoder, PassThroughEncoder
 from understudy.privacy.ledger import Ledger

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from fitting import mixed_encoder, mixed_rows
 
 from conftest import MIXED
+from fitting import mixed_encoder, mixed_rows
 from understudy.core.randomness import Key
 from understudy.encoding import (
     Feature,

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from fitting import one
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import understudy
 from conftest import quick
+from fitting import one
 from understudy import encoding
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget

@@ -3,12 +3,12 @@
 import numpy as np
 import polars as pl
 import pytest
-from fitting import fitted, known_encoder, locked, mixed_encoder, mixed_rows
 from scipy import stats
 from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
 
 from conftest import MIXED, mixed_table
+from fitting import fitted, known_encoder, locked, mixed_encoder, mixed_rows
 from understudy.core.randomness import Key
 from understudy.encoding import ScoreColumn, loading, mean_score, score_columns, score_rows, value_weighting
 from understudy.privacy.piecewise import Distribution

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from graphs import DOMAIN, LOOP, SIZES, TREE, every_graph, project, random_joint
 
+from graphs import DOMAIN, LOOP, SIZES, TREE, every_graph, project, random_joint
 from understudy.core.randomness import Key
 from understudy.encoding.bins import Bins
 from understudy.graphical.estimation import estimate

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from graphs import DOMAIN, SIZES, TREE, every_graph, project
 
+from graphs import DOMAIN, SIZES, TREE, every_graph, project
 from understudy.graphical.junction_tree import MessagePasser, junction_tree, megabytes, model_size
 from understudy.graphical.marginals import Domain
 

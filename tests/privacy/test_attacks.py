@@ -57,6 +57,7 @@ def with_first(table, column, *values):
 
 
 @every_method
+@pytest.mark.new_shape
 def test_neither_values_beyond_a_bound_nor_unlisted_categories_are_told_apart(method):
     table = mixed_table(400)
     clamped = with_first(with_first(table, "weight", 300.0, 300.0, 300.0, 300.0), "colour", "mauve", "mauve")
@@ -86,11 +87,12 @@ def other_table(n):
 
 
 @every_method
+@pytest.mark.new_shape
 def test_what_is_charged_does_not_depend_on_the_rows(method):
     """A method that selects may name what it selected, which was released; a privacy filter is charged as it goes."""
     receipts = [baseline(method).receipt, fit(other_table(37), method).receipt]
     own = {planned.name: planned.mechanism for planned in quick(method).plan(MIXED)}
-    selects, filters = "exponential" in own.values(), {name for name, kind in own.items() if kind == "adaptive"}
+    selects, filters = "exponential" in own.values(), {name for name, kind in own.items() if kind == "privacy filter"}
     facts = [
         [
             (
@@ -151,6 +153,7 @@ def nasty(n):
 
 
 @every_method
+@pytest.mark.new_shape
 def test_a_fit_prints_nothing_warns_of_nothing_and_shows_no_cell(method, capfd):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -173,6 +176,7 @@ def test_noise_of_a_seed_says_so_and_a_secret_one_does_not_repeat():
 
 
 @pytest.mark.parametrize("method", ["independent", "prada"])
+@pytest.mark.new_shape
 def test_rows_of_a_unit_beyond_its_bound_and_rows_of_no_one_do_not_raise_the_row_count(method):
     schema = dataclasses.replace(MIXED, unit="person", max_rows_per_unit=2)
     crowd = mixed_table(300).with_columns(person=np.arange(300))

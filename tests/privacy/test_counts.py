@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledgers import KEYS, assert_is_noise, both_keys, ledger_for, locked, named, tried_hard
 from scipy import stats
 
+from ledgers import KEYS, assert_is_noise, both_keys, ledger_for, locked, named, tried_hard
 from understudy.core.randomness import Key
 from understudy.privacy.counts import ExactCodes, noisy_counts, noisy_row_count, popular_categories, threshold
 from understudy.privacy.plan import lattice

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback
 from jax.extend import core
-from loops import Regression, exact_run, job, run, start, table
 from scipy import stats
 
+from loops import Regression, exact_run, job, run, start, table
 from understudy.core.randomness import Key
 from understudy.privacy import gradients
 from understudy.privacy.batches import capacity_for, draw_rounds
@@ -338,6 +338,7 @@ def test_steps_are_whole_rounds():
 # Many at once -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_many_at_once_are_the_same_as_one_by_one():
     loop = Regression(steps_per_round=2, rate=0.01)
 
@@ -398,6 +399,7 @@ def test_two_secret_trainings_do_not_share_their_noise():
     assert not np.array_equal(made[0], made[1])
 
 
+@pytest.mark.slow
 def test_a_rate_that_leaves_all_to_delta_is_said_on_the_receipt():
     asked = job(table(), steps=5, rate=0.01)
     run([asked])

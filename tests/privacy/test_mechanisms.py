@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from ledgers import assert_is_noise, both_keys, ledger_for, locked, named
 from scipy import stats
 
+from ledgers import assert_is_noise, both_keys, ledger_for, locked, named
 from understudy.core.randomness import Key
 from understudy.privacy import counts, embedding, moments, selection
 from understudy.privacy.counts import noisy_counts, noisy_row_count, popular_categories

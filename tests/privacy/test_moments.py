@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from ledgers import assert_is_noise, both_keys, ledger_for, locked, tried_hard
 
+from ledgers import assert_is_noise, both_keys, ledger_for, locked, tried_hard
 from understudy.core.randomness import Key
 from understudy.privacy.moments import FIXED_POINT, noisy_second_moments, to_fixed_point
 

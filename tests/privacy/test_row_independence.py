@@ -10,8 +10,8 @@ import pytest
 from understudy.privacy.row_independence import RowsMixed, prove_row_independence
 from understudy.privacy.row_programs import apply_row_wise, row_program
 from understudy.synthesizers.prada.adversarial import critic as critics
-from understudy.synthesizers.prada.likelihood import density
 from understudy.synthesizers.prada.layout import Layout, categorical, numeric
+from understudy.synthesizers.prada.likelihood import density
 
 STATE = {"w": np.arange(12, dtype=np.float32).reshape(3, 4) / 10, "b": np.ones(4, np.float32)}
 ROWS = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)

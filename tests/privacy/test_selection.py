@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledgers import assert_is_noise, both_keys, ledger_for, locked, tried_hard
 from scipy import stats
 
+from ledgers import assert_is_noise, both_keys, ledger_for, locked, tried_hard
 from understudy.core.randomness import Key
 from understudy.privacy import selection
 from understudy.privacy.selection import (

@@ -62,7 +62,8 @@ class RowsSeen:
             return
         if event == "return" and path == str(TRUSTED / "rows.py") and frame.f_code.co_name == "lock":
             self.locked = True
-        if self.locked and event == "call" and not path.startswith(str(TRUSTED)):
+        is_function = frame.f_code.co_name != "<module>"
+        if self.locked and event == "call" and is_function and not path.startswith(str(TRUSTED)):
             self.calls += 1
             for name, held in frame.f_locals.items():
                 if any(is_as_long_as_the_table(each) for each in contents(held)):
@@ -100,7 +101,11 @@ def is_as_long_as_the_table(held: object) -> bool:
     return isinstance(held, list | tuple) and len(held) == ROWS
 
 
-@pytest.mark.parametrize("method", METHODS)
+# `dpgan` and `prada-gan` train as `prada` does, so they are left to the slow tests.
+WATCHED = [pytest.param(name, marks=[pytest.mark.slow] * (name in ("dpgan", "prada-gan"))) for name in METHODS]
+
+
+@pytest.mark.parametrize("method", WATCHED)
 def test_no_function_outside_the_trusted_base_is_handed_a_row(method):
     table, seen = mixed_table(ROWS), RowsSeen()
     sys.setprofile(seen)
@@ -109,7 +114,7 @@ def test_no_function_outside_the_trusted_base_is_handed_a_row(method):
     finally:
         sys.setprofile(None)
     assert seen.locked and seen.calls > 50  # it did look
-    assert {each for each in seen.found if not each.startswith("pipeline.py: fit")} == set()
+    assert seen.found == set()
 
 
 def test_the_watch_finds_a_row_that_is_handed_over():

@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from prada_gan_fits import NUMBERS, SCHEMA, TINY, UNSTRUCTURED, changed
 
 import understudy as us
+from prada_gan_fits import NUMBERS, SCHEMA, TINY, UNSTRUCTURED, changed
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.synthesizers.base import BatchMethod, DensityModel, WeightedParents
 from understudy.synthesizers.prada.adversarial.fitted import FittedDPGAN, FittedPrada

@@ -11,8 +11,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from odd_cells import MOMENT, TOKYO, BrokenZone, Chatty, Colour, Hostile, HostileText, objects
 
+from odd_cells import MOMENT, TOKYO, BrokenZone, Chatty, Colour, Hostile, HostileText, objects
 from understudy.tables import instants
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema

@@ -12,9 +12,9 @@ Departures:
   first third of the budget.
 - Numbers are cut into as many bins as the noise allows (`MST.bins_allowed`); the paper's tables come cut.
 - The distance of a pair from independence gives a cell more weight, the farther its values are from both means (value
-  weighting, `marginals.value_weights`). The paper weighs all rows alike, and so misses two columns that say everything about
-  the few rows that hold most of a third one's variance: Cpu-act at ε = 5 has an R² of 0.15 without it and of 0.88 with
-  it.
+  weighting, `marginals.value_weights`). The paper weighs all rows alike, and so misses two columns that say everything
+  about the few rows that hold most of a third one's variance: Cpu-act at ε = 5 has an R² of 0.15 without it and of
+  0.88 with it.
 - The paper compresses rare values of the domain by their noisy counts; here neighbouring rare categories share a bin.
 - The paper gives a third of the budget to each step; here the choice gets less, since scores are sums over thousands of
   rows.

@@ -78,9 +78,9 @@ def products(params: Mapping[str, jax.Array], noise: jax.Array, whose: jax.Array
     Args:
         whose: 1 where a bin belongs to a column, else 0.  # (bins, columns)
     """
-    h = jax.nn.relu(noise @ params["in"] + params["in_shift"])
-    h = h + jax.nn.relu(h @ params["mix"] + params["mix_shift"])
-    weights = jnp.exp(jnp.clip(h @ params["out"] + params["out_shift"], -LARGEST_LOGIT, LARGEST_LOGIT))
+    h = jax.nn.relu(noise @ params["in"] + params["in_shift"][None, :])
+    h = h + jax.nn.relu(h @ params["mix"] + params["mix_shift"][None, :])
+    weights = jnp.exp(jnp.clip(h @ params["out"] + params["out_shift"][None, :], -LARGEST_LOGIT, LARGEST_LOGIT))
     return weights / (weights @ whose @ whose.T)  # (components, bins)
 
 

@@ -44,8 +44,8 @@ def initial_critic(draw: np.random.Generator, features: int, widths: Sequence[in
 def critic(params: Critic, x: jax.Array, *, slope: float = SLOPE) -> jax.Array:
     """The critic's value of every row: (n,)."""
     for layer in params[:-1]:
-        x = leaky(x @ layer.weight + layer.bias, slope)
-    return (x @ params[-1].weight + params[-1].bias)[:, 0]
+        x = leaky(x @ layer.weight + layer.bias[None, :], slope)
+    return (x @ params[-1].weight + params[-1].bias[None, :])[:, 0]
 
 
 def critic_factors(params: Critic, x: jax.Array, *, slope: float = SLOPE) -> Factors:
@@ -56,7 +56,7 @@ def critic_factors(params: Critic, x: jax.Array, *, slope: float = SLOPE) -> Fac
     """
     inputs, slopes = [x], []
     for layer in params[:-1]:
-        before = inputs[-1] @ layer.weight + layer.bias
+        before = inputs[-1] @ layer.weight + layer.bias[None, :]
         inputs.append(leaky(before, slope))
         slopes.append(jnp.where(before > 0, 1.0, slope))
     deltas = [jnp.ones((x.shape[0], 1), x.dtype)]

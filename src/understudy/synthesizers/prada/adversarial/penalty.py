@@ -118,7 +118,7 @@ def proximal_adam_step(
     sizes = np.bincount(groups(layout, extra)) * rows.shape[2]
     (b1, b2), count = decays, moments.steps + 1
     mean = b1 * moments.mean + (1 - b1) * gradient
-    square = b2 * moments.square + (1 - b2) * group_squares(gradient, layout) / sizes
+    square = b2 * moments.square + (1 - b2) * group_squares(gradient, layout) / sizes[None, :]
     # 1e-4 caps the step of a group that the loss does not feel: η·λ/s must not be infinite, nor 0/0.
     scale = jnp.sqrt(square / (1 - b2**count)) + 1e-4
     direction = mean / (1 - b1**count) / scale[:, groups(layout, extra), None]

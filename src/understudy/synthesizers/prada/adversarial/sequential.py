@@ -168,7 +168,7 @@ def _categories(block: Array, column: _Column, gumbel: jax.Array, temperature: f
     category = jnp.where(is_category & column.has_categories, soft, 0.0)
     present = jnp.where(column.has_categories & column.has_number, category[min(1, block.shape[0] - 1)], 1.0)
     is_number = column.has_number & (jnp.arange(block.shape[0]) == 0)[:, None]
-    return jnp.where(is_number, block * present, category)
+    return jnp.where(is_number, block * present[None, :], category)
 
 
 def sample(params: Weights, layout: Layout, key: jax.Array, n: int, *, slope: float = SLOPE) -> np.ndarray:

@@ -65,7 +65,7 @@ def generate(params: Weights, noise: Noise, layout: Layout, *, hard: bool = Fals
     """Rows of features, one for each of the noise: (n, features)."""
     x = noise.z
     for i, layer in enumerate(params):
-        x = x @ layer.weight + layer.bias
+        x = x @ layer.weight + layer.bias[None, :]
         x = x if i == len(params) - 1 else leaky(x)
     if noise.gumbel is None or not layout.has_categories.any():
         return x

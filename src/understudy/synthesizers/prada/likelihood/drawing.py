@@ -77,8 +77,8 @@ def draw_column(column: Column, x: jax.Array, layout: Layout, components: int) -
         shift, log_scale, log_weight = mixture(second[: 3 * components], components)
         if components > 1:
             level = jax.random.uniform(for_component, (n,))
-            chosen = jnp.sum(jnp.cumsum(jnp.exp(log_weight), axis=0)[:-1] < level, axis=0)
-            chosen = jnp.arange(components)[:, None] == chosen
+            chosen = jnp.sum(jnp.cumsum(jnp.exp(log_weight), axis=0)[:-1] < level[None, :], axis=0)
+            chosen = jnp.arange(components)[:, None] == chosen[None, :]
             shift, log_scale = (jnp.sum(jnp.where(chosen, part, 0.0), axis=0) for part in (shift, log_scale))
         else:
             shift, log_scale = shift[0], log_scale[0]
@@ -94,8 +94,8 @@ def to_block(drawn: Drawn, column: Column, layout: Layout) -> jax.Array:
     score, logits, gumbel = drawn
     place = jnp.arange(layout.width)[:, None]
     if logits is None or gumbel is None:
-        return jnp.where(place == 0, score, 0.0)
-    category = jnp.where(column.is_category[:, None], place == jnp.argmax(logits + gumbel, axis=0), False)
+        return jnp.where(place == 0, score[None, :], 0.0)
+    category = jnp.where(column.is_category[:, None], place == jnp.argmax(logits + gumbel, axis=0)[None, :], False)
     category = jnp.where(column.has_categories, category, False).astype(score.dtype)
     present = jnp.where(column.has_categories, category[min(1, layout.width - 1)], 1.0)
     return jnp.where(column.has_number & (place == 0), score * present, category)
