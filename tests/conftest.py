@@ -1,6 +1,7 @@
 """Shared by the suites: one small table that has a column of every kind, and its schema."""
 
 import datetime
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -29,15 +30,18 @@ QUICK = {
 
 
 # Methods that train by gradients compile a program for every new shape, which takes some ten seconds.
-COMPILED = ("prada", "prada-gan", "dpgan")
+COMPILED = ("prada", "prada-gan", "dpgan", "gem")
+# These train as `prada`, the default, does, so `make test` leaves their fits to the slow tests.
+ADVERSARIAL = ("prada-gan", "dpgan")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests of a new shape as slow for methods that compile."""
+    """Marks what takes long for methods that compile as slow: new shapes, and all fits of adversarial ones."""
     for item in items:
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if item.get_closest_marker("new_shape") and parameters.get("method") in COMPILED:
+        method = getattr(getattr(item, "callspec", None), "params", {}).get("method")
+        new_shape = item.get_closest_marker("new_shape") is not None and method in COMPILED
+        if new_shape or (item.path.stem in ("test_contract", "test_model") and method in ADVERSARIAL):
             item.add_marker(pytest.mark.slow)
 
 
@@ -94,6 +98,7 @@ def mixed() -> pl.DataFrame:
 
 
 MOST_MAPPINGS = 30_000
+_tests_run = itertools.count()
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +106,9 @@ def _few_compiled_programs():
     """Forgets compiled programs when there are very many: each maps memory, and Linux allows 65 530 mappings."""
     yield
     mappings = Path("/proc/self/maps")
-    if "jax" in sys.modules and mappings.exists() and mappings.read_bytes().count(b"\n") > MOST_MAPPINGS:
+    if next(_tests_run) % 20 or "jax" not in sys.modules or not mappings.exists():
+        return
+    if mappings.read_bytes().count(b"\n") > MOST_MAPPINGS:
         sys.modules["jax"].clear_caches()
 
 

@@ -72,6 +72,7 @@ def test_every_run_has_a_line_in_the_order_of_the_grid(undisturbed):
     assert (undisturbed[0] / "grid.toml").read_text() == GRID
 
 
+@pytest.mark.slow
 def test_a_line_says_what_was_run_with_what_and_at_what_cost(undisturbed):
     line = next(line for line in read(undisturbed[0]) if line["label"] == "copula")
     assert (line["dataset"], line["method"], line["epsilon"], line["delta"]) == (
@@ -113,6 +114,7 @@ def test_a_finished_benchmark_runs_nothing_again(undisturbed):
     assert (undisturbed[0] / "runs.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_one_process_gives_the_same_lines_as_two(undisturbed, tmp_path):
     run_grid(parse(GRID).only(["independent"]), tmp_path, processes=1, progress=False)
     chosen = {line["id"] for line in undated(tmp_path)}
@@ -177,6 +179,7 @@ def test_killed_at_twenty_moments_and_resumed_it_gives_the_same_file(undisturbed
     assert all(line in read(folder) for line in kept)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes the Linux way")
 @pytest.mark.parametrize(("blow", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 def test_no_process_outlives_a_benchmark_that_was_stopped(tmp_path, blow, code):

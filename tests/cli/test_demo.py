@@ -29,6 +29,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("demo") / "new" / "demo"
 
 
+@pytest.mark.slow
 def test_it_shows_the_workflow_and_leaves_its_files(folder, small):
     result = run("-o", folder)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -47,6 +48,7 @@ def test_it_can_be_run_again_and_as_json_prints_to_stderr(folder, small):
     assert len(pl.read_csv(said["files"]["synthetic.csv"])) == ROWS
 
 
+@pytest.mark.slow
 def test_it_ends_with_a_report_of_rows_that_the_receipt_covers(folder, small):
     if not folder.exists():
         run("-o", folder)

@@ -41,6 +41,7 @@ def visit(tmp_path_factory):
     return result, folder
 
 
+@pytest.mark.slow
 def test_no_problem_is_found_here(visit):
     result, _ = visit
     assert (result.exit_code, result.stderr) == (0, "")
@@ -49,6 +50,7 @@ def test_no_problem_is_found_here(visit):
     assert not [check for check in seen["checks"] if check["state"] == "problem"]
 
 
+@pytest.mark.slow
 def test_every_part_is_looked_at_and_then_a_fit_is_made(visit):
     names = [check["name"] for check in json.loads(visit[0].stdout)["checks"]]
     assert list(dict.fromkeys(names)) == [*PARTS, *SELF_TEST]
@@ -59,6 +61,7 @@ def test_it_leaves_no_file_behind(visit):
     assert [path.name for path in visit[1].rglob("*")] == ["cache"]
 
 
+@pytest.mark.slow
 def test_a_note_and_a_problem_say_what_to_do(visit):
     for check in json.loads(visit[0].stdout)["checks"]:
         assert bool(check["advice"]) == (check["state"] != "ok")

@@ -244,6 +244,7 @@ def test_a_table_that_does_not_fit_is_run_by_the_program_traced_for_the_capacity
 # Rates --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_lower_rate_than_was_charged_is_drawn_with():
     columns = {name: np.repeat(column, 40) for name, column in table(50).items()}  # 2000 rows
     high, low = (

@@ -225,6 +225,7 @@ def calibrated(made, layout=LAYOUT, components=COMPONENTS, shares=None):
     return calibrate_marginals(made, *args, layout, components, 2**13)[0]
 
 
+@pytest.mark.slow
 def test_drawn_columns_have_the_distributions_that_were_measured():
     shares = np.array([[0, 0, 0, 0], [0.5, 0.3, 0.2, 0], [0, 0.8, 0.2, 0], [0.1, 0.6, 0.3, 0], [0, 0, 0, 0]])
     made = calibrated(params(), shares=shares[:, : LAYOUT.width])
@@ -240,6 +241,7 @@ def test_drawn_columns_have_the_distributions_that_were_measured():
             assert stats.kstest(x[present, at], "norm").statistic < 0.03
 
 
+@pytest.mark.slow
 def test_the_density_of_what_is_drawn_is_that_of_the_drawing():
     """Two columns, one grid: the density integrates to one, and to the shares of drawn rows in cells."""
     layout = Layout((numeric("a"), numeric("b")))

@@ -10,6 +10,8 @@ from understudy.synthesizers.prada.adversarial.layers import TEMPERATURE, Dense
 from understudy.synthesizers.prada.layout import Block, Layout, categorical, numeric
 from understudy.synthesizers.prada.programs import CHUNK
 
+pytestmark = pytest.mark.slow  # networks of prada-gan and dpgan, one compilation each
+
 KEY = jax.random.key(7)
 # One number of rows and two layouts nearly everywhere: each further shape is one more program to compile.
 generate = jax.jit(sequential.generate, static_argnames=("layout", "temperature", "hard"))

@@ -178,6 +178,7 @@ def test_counts_of_pairs_that_were_cut_are_left():
 # Calibration.
 
 
+@pytest.mark.slow
 def test_pair_counts_without_noise_are_brought_about():
     codes = coded(100_000)
     target = np.zeros((3, 4))
@@ -231,6 +232,7 @@ def test_weights_solve_their_equation(noise):
 # Fits.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [2.0, pytest.param(50.0, marks=pytest.mark.slow)])
 def test_pairs_of_categories_come_nearer(epsilon):
     codes = coded(6000)

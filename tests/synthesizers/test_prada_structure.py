@@ -17,6 +17,8 @@ from understudy.synthesizers.prada.layout import Layout, categorical, numeric
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
 
+pytestmark = pytest.mark.slow  # the group lasso of prada-gan
+
 MIXED = Layout((numeric("age"), categorical("city", 3), numeric("income", nullable=True), numeric("weight")))
 NUMBERS = Layout(tuple(numeric(f"x{j}") for j in range(6)))
 shrunk = jax.jit(structure.shrunk, static_argnames="layout")

@@ -439,7 +439,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     (folder / "people.csv").write_text(GOOD)
     (folder / "people.toml").write_text(SCHEMA)
-    us.fit(folder / "people.csv", folder / "people.toml", epsilon=1.0).save(folder / "m.understudy")
+    us.fit(folder / "people.csv", folder / "people.toml", "copula", epsilon=1.0).save(folder / "m.understudy")
     return folder
 
 

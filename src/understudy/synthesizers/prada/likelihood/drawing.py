@@ -193,7 +193,7 @@ def calibrated_log_density(params: Calibrated, x: np.ndarray, layout: Layout, co
 def _density_chunk(params: Calibrated, x: jax.Array, layout: Layout, components: int) -> jax.Array:
     scores, to = x[layout.starts], jnp.asarray(quantiles())  # (columns, rows)
     back = jax.vmap(lambda y, knots: _interpolate(y, to, knots))(scores, params.knots)
-    slopes = jnp.diff(params.knots, axis=1) / jnp.diff(to)  # (columns, knots - 1)
+    slopes = jnp.diff(params.knots, axis=1) / jnp.diff(to)[None, :]  # (columns, knots - 1)
     piece = jnp.clip(jnp.searchsorted(to, scores) - 1, 0, len(to) - 2)
     slope = jnp.where((scores < to[0]) | (scores > to[-1]), 1.0, jnp.take_along_axis(slopes, piece, axis=1))
     has_categories, is_number = (jnp.asarray(each)[:, None] for each in (layout.has_categories, layout.has_number))
