@@ -213,6 +213,7 @@ def parent(process: int) -> int | None:
     return None if state == "Z" else int(of)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path, monkeypatch):
     (tmp_path / "california.csv").write_text("MedInc\n1\n")  # not the table it says it is
     monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path))

@@ -219,7 +219,7 @@ class Watching(Regression):
         return super().factors(state, rows - jnp.mean(rows) if self.mixing else rows)
 
 
-@pytest.mark.parametrize("mixing", [False, True])
+@pytest.mark.parametrize("mixing", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_even_without_compilation_a_network_never_sees_a_row(mixing, monkeypatch):
     SHOWN.clear()
     monkeypatch.setattr(gradients, "draw_rounds", jax.disable_jit(False)(draw_rounds))  # slow without, and sees no rows

@@ -52,6 +52,7 @@ def recovered(request):
     return correlation, correlations(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", range(len(PAIRS)), ids=["-".join(pair) for pair in PAIRS])
 def test_the_correlation_behind_is_recovered(recovered, pair):
     correlation, found = recovered

@@ -38,6 +38,7 @@ def started(seed=0, components=7):
     return generator.start(Key.new(seed).jax(), shares, components=components, width=5, inputs=4), whose
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_sum_over_cells():
     from understudy.synthesizers.gem import generator
 

@@ -332,6 +332,7 @@ def test_without_noise_to_speak_of_it_learns_what_a_copula_cannot():
     )
 
 
+@pytest.mark.slow
 def test_the_log_density_of_a_table(mixed):
     model = understudy.fit(mixed, MIXED, quick("prada"), epsilon=1e4, seed=0)
     table = mixed_table(200, seed=3)
