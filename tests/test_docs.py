@@ -136,7 +136,13 @@ TRAINS = {"README.md", "quickstart.md", "privacy.md", "report.md"}
 
 
 def marks_of(path: Path) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.dataset] if path == NEEDS_ADULT else [pytest.mark.slow] if path.name in TRAINS else []
+    return (
+        [pytest.mark.dataset, pytest.mark.slow]
+        if path == NEEDS_ADULT
+        else [pytest.mark.slow]
+        if path.name in TRAINS
+        else []
+    )
 
 
 @pytest.mark.parametrize(
