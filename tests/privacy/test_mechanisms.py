@@ -1,17 +1,14 @@
 """All mechanisms: each charges before it reads, scales with the rows of a unit, and takes no function of rows."""
 
 import ast
-import copy
 import dataclasses
-import pickle
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from ledgers import assert_is_noise, both_keys, ledger_for, locked, named
+from ledgers import assert_is_noise, both_keys, ledger_for, locked
 from understudy.core.randomness import Key
 from understudy.privacy import counts, embedding, moments, selection
 from understudy.privacy.counts import noisy_counts, noisy_row_count, popular_categories
@@ -19,7 +16,7 @@ from understudy.privacy.embedding import EmbeddedColumn, Embedding, noisy_embedd
 from understudy.privacy.moments import noisy_second_moments
 from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.plan import BudgetExceeded, lattice
-from understudy.privacy.rows import PrivateRows, lock
+from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import (
     DependenceCandidate,
     MarginalError,
@@ -150,54 +147,6 @@ def test_noise_that_64_bits_cannot_hold_is_refused(key):
     assert len(np.unique(discrete_gaussian(2.0**44, 200, key))) == 200
     with pytest.raises(ValueError, match="epsilon"):
         discrete_gaussian(2.0**60, 1, key)
-
-
-# Locked rows.
-
-
-def test_a_unit_gets_no_more_rows_in_than_it_may_and_a_small_one_gets_all():
-    draw = np.random.default_rng(0)
-    unit = draw.integers(0, 40, 500)
-    rows = lock({"u": unit, "i": np.arange(500)}, {}, unit=unit, max_rows_per_unit=7, key=Key.new(1))
-    kept = np.bincount(rows._exact["u"], minlength=40)
-    np.testing.assert_array_equal(kept, np.minimum(np.bincount(unit, minlength=40), 7))
-    np.testing.assert_array_equal(unit[rows._exact["i"]], rows._exact["u"])
-    assert rows.max_rows_per_unit == 7
-
-
-@pytest.mark.parametrize("others", [0, 1, 60])
-def test_which_row_of_a_unit_stays_does_not_depend_on_other_units(others):
-    unit = np.r_[np.full(others, 5), np.array([9, 9, 9]), np.arange(10, 10 + others)]
-    stayed = np.zeros(3)
-    for seed in range(600):
-        rows = lock({"i": np.arange(len(unit))}, {}, unit=unit, max_rows_per_unit=1, key=Key.new(seed))
-        inside = rows._exact["i"] - others
-        stayed[inside[(inside >= 0) & (inside < 3)]] += 1
-    assert stayed.sum() == 600
-    assert stats.chisquare(stayed).pvalue > 1e-6
-
-
-def test_without_a_unit_every_row_is_its_own():
-    assert lock({"a": np.arange(3)}, {}, key=Key.new(0)).max_rows_per_unit == 1
-
-
-def test_locked_rows_show_the_names_of_their_columns_and_nothing_else():
-    rows = named(["Xanthippe"], np.full(4, 0))
-    assert repr(rows) == str(rows) == "PrivateRows(c)"
-
-
-@pytest.mark.parametrize("write", [pickle.dumps, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
-def test_locked_rows_cannot_be_written_anywhere(write):
-    with pytest.raises(TypeError, match="never written"):
-        write(locked(a=np.arange(3)))
-
-
-def test_relabelled_codes_point_into_the_public_labels_however_often():
-    rows = named(["ash", "elm", "oak"], [0, 1, 2, -1, 1])
-    once = rows.relabel("c", ["oak", "elm", "other"], other=2)
-    twice = once.relabel("c", ["oak", "elm", "other"], other=2)
-    for relabelled in (once, twice):
-        np.testing.assert_array_equal(relabelled._exact["c"], [2, 1, 0, -1, 1])
 
 
 # Descriptions bring no code of their own.

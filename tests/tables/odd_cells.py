@@ -1,4 +1,4 @@
-"""Odd cells: what a column of objects may hold, and classes that object to being asked."""
+"""Odd cells: what a column of objects may hold, classes that object to being asked, and what a reader makes of them."""
 
 # pyright: reportArgumentType=false, reportCallIssue=false
 
@@ -12,6 +12,10 @@ import zoneinfo
 
 import numpy as np
 import pandas as pd
+
+from understudy.tables.column import Column
+from understudy.tables.schema import Schema
+from understudy.tables.table import read
 
 
 def hostile(name):
@@ -89,3 +93,19 @@ def objects(cells):
     for place, cell in enumerate(cells):
         column[place] = cell
     return pd.Series(column, dtype=object)
+
+
+def schema_of(kinds, missing=()):
+    return Schema(columns=[Column(name=kind, kind=kind, nullable=True) for kind in kinds], missing=missing)
+
+
+def values(source, kinds, missing=()):
+    """What every cell was read as, by kind: a number, a label, or None."""
+    table = read(source, schema_of(kinds, missing))
+    found = {}
+    for name, array in table.columns.items():
+        if name in table.labels:
+            found[name] = [None if code < 0 else table.labels[name][code] for code in array.tolist()]
+        else:
+            found[name] = [None if math.isnan(number) else number for number in array.tolist()]
+    return found

@@ -12,28 +12,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from odd_cells import MOMENT, TOKYO, BrokenZone, Chatty, Colour, Hostile, HostileText, objects
+from odd_cells import MOMENT, TOKYO, BrokenZone, Chatty, Colour, Hostile, HostileText, objects, schema_of, values
 from understudy.tables import instants
-from understudy.tables.column import Column
-from understudy.tables.schema import Schema
 from understudy.tables.structure import TableError
 from understudy.tables.table import read
-
-
-def schema_of(kinds, missing=()):
-    return Schema(columns=[Column(name=kind, kind=kind, nullable=True) for kind in kinds], missing=missing)
-
-
-def values(source, kinds, missing=()):
-    """What every cell was read as, by kind: a number, a label, or None."""
-    table = read(source, schema_of(kinds, missing))
-    found = {}
-    for name, array in table.columns.items():
-        if name in table.labels:
-            found[name] = [None if code < 0 else table.labels[name][code] for code in array.tolist()]
-        else:
-            found[name] = [None if math.isnan(number) else number for number in array.tolist()]
-    return found
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odd_cells import MOMENT, ODD, PARIS, TOKYO, Chatty, Colour, Hostile, NotText, objects
+from odd_cells import MOMENT, ODD, PARIS, TOKYO, Chatty, Colour, Hostile, NotText, objects, schema_of, values
 from understudy.tables.cells import as_written
-from understudy.tables.column import KINDS, Column
-from understudy.tables.schema import Schema
+from understudy.tables.column import KINDS
 from understudy.tables.structure import TableError
 from understudy.tables.table import read
 
@@ -34,22 +33,6 @@ NUMERIC = ("continuous", "integer", "boolean", "categorical")
 TEXTUAL = ("boolean", "datetime", "categorical")
 TEMPORAL = ("datetime", "categorical")
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
-
-
-def schema_of(kinds, missing=()):
-    return Schema(columns=[Column(name=kind, kind=kind, nullable=True) for kind in kinds], missing=missing)
-
-
-def values(source, kinds, missing=()):
-    """What every cell was read as, by kind: a number, a label, or None."""
-    table = read(source, schema_of(kinds, missing))
-    found = {}
-    for name, array in table.columns.items():
-        if name in table.labels:
-            found[name] = [None if code < 0 else table.labels[name][code] for code in array.tolist()]
-        else:
-            found[name] = [None if math.isnan(number) else number for number in array.tolist()]
-    return found
 
 
 def without(found, place):
