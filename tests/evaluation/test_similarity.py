@@ -78,7 +78,8 @@ def test_the_order_of_rows_does_not_matter(name, mixed_schema, mixed_pair):
 @every_metric
 def test_every_result_says_how_it_came_about(name, mixed_pair):
     how = METRICS[name](mixed_pair).how
-    assert any(word in how for word in ("bins", "z-score", "Pearson")) and "missing" in how
+    assert any(word in how for word in ("bins", "z-score", "Pearson", "Spearman", "Cramér", "η"))
+    assert "missing" in how or "rows that have both" in how
 
 
 @pytest.mark.parametrize("name", ["tvd1", "tvd2", "tvd3", "tvd2_quantile"])
@@ -160,7 +161,7 @@ def test_total_variation_is_that_of_counting_in_dictionaries(width, mixed_schema
 
 def test_quantile_bins_hold_equal_shares_of_the_real_side():
     real, synthetic = normal(2000, 0, "x"), normal(1000, 1, "x")
-    codes, others, _ = histograms.quantile_bins(real["x"].to_numpy(), synthetic["x"].to_numpy())
+    codes, others, _ = histograms.quantile_bins(real["x"].to_numpy(), synthetic["x"].to_numpy(), bins=20)
     shares = np.unique(codes, return_counts=True)[1] / 2000
     assert len(shares) == 20 and np.allclose(shares, 0.05, atol=1e-3)
     assert set(others) <= set(codes)
@@ -178,10 +179,41 @@ def test_quantile_total_variation_is_that_of_counting_in_dictionaries():
     assert found == pytest.approx(brute_tvd(rows[0], rows[1]))
 
 
+def test_quantile_total_variation_of_triples_has_six_bins_a_number_and_one_for_the_missing():
+    real, synthetic = normal(120, 0, "x", "y"), normal(150, 1, "x", "y") * 1.2
+    real, synthetic = (
+        side.with_columns(x=pl.when(pl.col("y") < 2).then("x"), a=pl.when(pl.col("x") > 0).then(pl.lit("up")))
+        for side in (real, synthetic)
+    )
+    present = {name: sorted(real[name].drop_nulls()) for name in "xy"}
+    edges = {name: [found[math.ceil(len(found) * k / 6) - 1] for k in range(1, 6)] for name, found in present.items()}
+    rows = [
+        [
+            (*(None if row[name] is None else bisect.bisect_right(edges[name], row[name]) for name in "xy"), row["a"])
+            for row in side.to_dicts()
+        ]
+        for side in (real, synthetic)
+    ]
+    schema = Schema(columns=(*numbers(x=0, y=0).columns, *texts("a").columns))
+    assert real["x"].null_count() > 0
+    assert value("tvd3_quantile", pair_of(schema, real, synthetic)) == pytest.approx(brute_tvd(rows[0], rows[1]))
+
+
+def test_at_most_four_hundred_quantile_triples_are_drawn_with_the_seed():
+    names = [f"c{i}" for i in range(15)]  # 455 triples
+    real, synthetic = normal(40, 0, *names), normal(40, 1, *names)
+    found = [
+        METRICS["tvd3_quantile"](pair_of(numbers(**dict.fromkeys(names, 0)), real, synthetic, seed=s))
+        for s in (0, 0, 1)
+    ]
+    assert [len(each.parts) for each in found] == [400] * 3 and "400 of 455" in found[0].how
+    assert set(found[0].parts) == set(found[1].parts) != set(found[2].parts)
+
+
 def test_an_atom_has_a_quantile_bin_of_its_own():
     draw = np.random.default_rng(0)
     real = np.where(draw.random(1000) < 0.5, 0.0, draw.exponential(size=1000))
-    codes, others, _ = histograms.quantile_bins(real, np.array([0.0, 1e-9, -1.0]))
+    codes, others, _ = histograms.quantile_bins(real, np.array([0.0, 1e-9, -1.0]), bins=20)
     assert set(codes[real == 0]).isdisjoint(codes[real != 0])
     assert len(set(others)) == 3
 
@@ -282,6 +314,75 @@ def test_correlation_gaps_are_those_of_numpy():
     assert value("correlation_mean", pair) == pytest.approx(gaps.mean())
 
 
+def test_rank_correlation_is_scipy_s_over_rows_that_have_both():
+    names = ("x", "y", "z")
+    real = normal(300, 0, *names).with_columns(z=pl.col("x").exp().round(0), x=pl.when(pl.col("y") < 1.5).then("x"))
+    synthetic = normal(200, 1, *names).with_columns(y=pl.when(pl.col("z") > 1).then("y"))
+    gaps = []
+    for pair in itertools.combinations(names, 2):
+        rho = [
+            float(stats.spearmanr(*side.select(pair).drop_nulls().to_numpy().T).statistic) for side in (real, synthetic)
+        ]
+        gaps.append(abs(rho[0] - rho[1]))
+    found = METRICS["rank_correlation"](pair_of(numbers(x=0, y=0, z=0), real, synthetic))
+    assert found.value == pytest.approx(np.mean(gaps)) and list(found.parts.values()) == pytest.approx(gaps)
+
+
+def test_the_gap_of_cramer_s_v_is_scipy_s_with_a_missing_value_as_a_category():
+    draw = np.random.default_rng(0)
+    sides = []
+    for n, follow in ((400, 0.8), (300, 0.1)):
+        a = draw.integers(0, 4, n)
+        b = np.where(draw.random(n) < follow, a // 2, draw.integers(0, 3, n))
+        sides.append(pl.DataFrame({"a": [None if x == 3 else f"a{x}" for x in a], "b": [f"b{x}" for x in b]}))
+    expected = []
+    for side in sides:
+        counts = np.zeros((4, 3))
+        for row in side.to_dicts():
+            counts[3 if row["a"] is None else int(row["a"][1]), int(row["b"][1])] += 1
+        expected.append(stats.contingency.association(counts.astype(int), method="cramer"))
+    found = value("cramers_v", pair_of(texts("a", "b"), *sides))
+    assert found == pytest.approx(abs(expected[0] - expected[1])) and found > 0.2
+
+
+def test_cramer_s_v_is_the_same_if_its_table_is_too_sparse_to_hold():
+    labels = [f"v{i}" for i in range(60)]
+    draw = np.random.default_rng(1)
+    real = pl.DataFrame({"a": draw.choice(labels, 90), "b": draw.choice(labels, 90)})
+    expected = stats.contingency.association(
+        real.with_columns(n=1)
+        .pivot("b", index="a", values="n", aggregate_function="len")
+        .drop("a")
+        .fill_null(0)
+        .to_numpy(),
+        method="cramer",
+    )
+    side = pair_of(texts("a", "b"), real, real).real
+    assert side.sizes["a"] * side.sizes["b"] > 4 * len(real)
+    assert associations(side)["a", "b"] == pytest.approx(expected)
+
+
+def test_the_gap_of_correlation_ratios_is_that_of_group_means():
+    real = pl.DataFrame({"a": ["u", "u", "v", "v"], "x": [0.0, 0.0, 1.0, 1.0]})  # all variance lies between: 1
+    synthetic = pl.DataFrame({"a": ["u", "u", "v", "v"], "x": [0.0, 1.0, 0.0, 2.0]})  # 0.25² / 0.6875 lies between
+    schema = Schema(columns=(*texts("a").columns, *numbers(x=0).columns))
+    expected = 1 - math.sqrt(0.0625 / 0.6875)
+    assert value("correlation_ratio", pair_of(schema, real, synthetic)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("rank_correlation", "xa"), ("cramers_v", "xa"), ("correlation_ratio", "xy"), ("correlation_ratio", "ab")],
+)
+def test_an_association_without_a_pair_of_its_kinds_is_undefined(name, columns):
+    kinds = {"x": numbers(x=0), "y": numbers(y=0), "a": texts("a"), "b": texts("b")}
+    schema = Schema(columns=tuple(kinds[each].columns[0] for each in columns))
+    cells = {"x": [1.0, 2.0], "y": [2.0, 1.0], "a": ["u", "v"], "b": ["v", "v"]}
+    table = pl.DataFrame({each: cells[each] for each in columns})
+    found = METRICS[name](pair_of(schema, table, table))
+    assert found.value is None and "needs at least one pair" in found.how
+
+
 # Properties ---------------------------------------------------------------------------------------------------------
 
 cell = st.one_of(st.none(), st.floats(-1e6, 1e6).map(lambda x: round(x, 3)), st.sampled_from([0.0, 1.0]))
@@ -300,9 +401,9 @@ def test_values_are_finite_and_total_variation_is_at_most_one(real, synthetic):
         for side in (real, synthetic)
     ]
     pair = pair_of(schema, tables[0], tables[1])
-    found = {name: value(name, pair) for name in METRICS if name != "wd_joint"}
+    found = {name: value(name, pair) for name in METRICS if name not in ("wd_joint", "cramers_v")}
     assert all(math.isfinite(distance) and distance >= 0 for distance in found.values())
-    assert all(found[name] <= 1 + 1e-9 for name in ("tvd1", "tvd2", "tvd3", "tvd2_quantile"))
+    assert all(found[name] <= 1 + 1e-9 for name in ("tvd1", "tvd2", "tvd3", "tvd2_quantile", "tvd3_quantile"))
     assert found["tvd1"] <= found["tvd2"] + 1e-9 <= found["tvd3"] + 2e-9  # a finer look sees no less
     assert found["correlation_mean"] <= found["correlation_max"] + 1e-12
 
@@ -344,8 +445,11 @@ def test_the_wasserstein_distance_with_missing_values_is_that_of_its_definition(
 def test_infinite_numbers_are_missing_and_huge_ones_do_not_break():
     real = pl.DataFrame({"x": [1.0, 2, 3], "y": [1e300, -1e300, 0]})
     synthetic = pl.DataFrame({"x": [1.0, math.inf, -math.inf], "y": [0.0, 0, 0]})
-    pair = pair_of(numbers(x=0, y=0), real, synthetic)
-    assert all(math.isfinite(value(name, pair)) for name in METRICS if name not in ("wd_joint", "tvd3"))
+    pair, undefined = (
+        pair_of(numbers(x=0, y=0), real, synthetic),
+        ("wd_joint", "tvd3", "tvd3_quantile", "cramers_v", "correlation_ratio"),
+    )
+    assert all(math.isfinite(value(name, pair)) for name in METRICS if name not in undefined)
 
 
 @every_metric
@@ -355,7 +459,11 @@ def test_infinite_numbers_are_missing_and_huge_ones_do_not_break():
 def test_tables_of_one_kind_are_judged(name, names, mixed_schema):
     schema = Schema(columns=tuple(mixed_schema[column] for column in names))
     pair = pair_of(schema, mixed_table(200).select(names), mixed_table(300, seed=1).select(names))
-    assert 0 < value(name, pair) < math.inf
+    of_other_kinds = {"age": ("cramers_v", "correlation_ratio"), "city": ("rank_correlation", "correlation_ratio")}
+    if name in of_other_kinds[names[0]]:
+        assert METRICS[name](pair).value is None
+    else:
+        assert 0 < value(name, pair) < math.inf
 
 
 @every_metric

@@ -54,10 +54,10 @@ def evaluate(
     facts = read_schema(schema)
     chosen, trained = _listed(metrics), _listed(learners)
     with argument_errors():
-        asked = resolve(facts, chosen, trained)
+        asked = resolve(facts, chosen, trained, train=train is not None)
         if seed < 0:
             raise ValueError(f"--seed: expected a whole number >= 0, got {seed}.")
-    with waiting(f"training {', '.join(asked.learners)}" if asked.learners else "comparing"):
+    with waiting(f"training {', '.join(asked.trains)}" if asked.trains else "comparing"):
         found = understudy.evaluate(real, synthetic, facts, metrics=chosen, learners=trained, train=train, seed=seed)
     if as_json:
         print_json({"covered_by_budget": False, "note": NOT_COVERED, "seed": seed, "rows": found.to_dicts()})

@@ -2,8 +2,8 @@
 
 The one rule: an association is defined for every pair of kinds, and it is 0 if one of the columns is constant.
 
-Sources: correlation ratio, Pearson (1905), "On the general theory of skew correlation". Cramér's V, Cramér (1946),
-"Mathematical Methods of Statistics".
+Sources: Spearman (1904), "The proof and measurement of association between two things". Correlation ratio, Pearson
+(1905), "On the general theory of skew correlation". Cramér's V, Cramér (1946), "Mathematical Methods of Statistics".
 """
 
 import itertools
@@ -31,18 +31,46 @@ def correlation_mean(pair: Pair) -> MetricResult:
 def _association_gap(pair: Pair, word: str, combine: Callable[..., float]) -> MetricResult:
     if len(pair.names) < 2:
         return MetricResult(value=None, summary="needs at least 2 columns")
-    real, synthetic = (associations(side) for side in pair.sides)
-    parts = {
-        (one, other): abs(real[one, other] - synthetic[one, other])
-        for one, other in itertools.combinations(pair.names, 2)
-    }
     definition = (
         "numbers: Pearson correlation over rows that have both; a category and a number: "
         "correlation ratio; categories: Cramér's V; missing: a category, or a row left out"
     )
+    real, synthetic = (associations(side) for side in pair.sides)
+    parts = {columns: abs(real[columns] - synthetic[columns]) for columns in itertools.combinations(pair.names, 2)}
     return MetricResult(
         value=combine(parts.values()), summary=f"{word} gap over pairs of columns", definition=definition, parts=parts
     )
+
+
+def rank_correlation(pair: Pair) -> MetricResult:
+    """The mean gap between Spearman's rank correlations of pairs of numbers in the two tables."""
+    definition = "Spearman correlation over rows that have both, ties at their mean rank; 0 if one is constant"
+    return _mean_gap(pair, _spearman, "numbers", definition)
+
+
+def cramers_v(pair: Pair) -> MetricResult:
+    """The mean gap between Cramér's V of pairs of categories in the two tables."""
+    definition = "Cramér's V without bias correction; missing: a category; 0 if one is constant"
+    return _mean_gap(pair, _cramers, "categories", definition)
+
+
+def correlation_ratio(pair: Pair) -> MetricResult:
+    """The mean gap between the correlation ratios η of a category and a number in the two tables."""
+    definition = "correlation ratio η over rows that have the number; missing: a category; 0 if one is constant"
+    return _mean_gap(pair, _ratios, "a category and a number", definition)
+
+
+Associations = Callable[[Side], Iterator[tuple[str, str, float]]]
+"""Finds the pairs of one kind in a table, each with its association."""
+
+
+def _mean_gap(pair: Pair, of: Associations, kinds: str, definition: str) -> MetricResult:
+    real, synthetic = ({(one, other): value for one, other, value in of(side)} for side in pair.sides)
+    if not real:
+        return MetricResult(value=None, summary=f"needs at least one pair of {kinds}")
+    parts = {columns: abs(real[columns] - synthetic[columns]) for columns in real}
+    value = float(np.mean(list(parts.values())))
+    return MetricResult(value=value, summary=f"mean gap over pairs of {kinds}", definition=definition, parts=parts)
 
 
 def associations(side: Side) -> Parts:
@@ -76,6 +104,38 @@ def _pearson(side: Side) -> Iterator[tuple[str, str, float]]:
         yield names[i], names[j], float(np.clip(correlation[i, j], -1, 1))
 
 
+def _spearman(side: Side) -> Iterator[tuple[str, str, float]]:
+    """Pearson's r of mean ranks, which are counted among the rows that have both numbers."""
+    places = {name: _places(column) for name, column in side.numbers.items()}
+    whole = {name: _mean_ranks(column) for name, column in places.items() if (column >= 0).all()}
+    for one, other in itertools.combinations(places, 2):
+        if one in whole and other in whole:
+            yield one, other, _pearson_of_ranks(whole[one], whole[other])
+        else:
+            both = (places[one] >= 0) & (places[other] >= 0)
+            yield one, other, _pearson_of_ranks(*(_mean_ranks(places[name][both]) for name in (one, other)))
+
+
+def _places(column: Floats) -> Codes:
+    """The place of each value among the distinct ones; -1 for a missing value."""
+    present = ~np.isnan(column)
+    places = np.full(len(column), -1)
+    places[present] = np.unique(column[present], return_inverse=True)[1]
+    return places
+
+
+def _mean_ranks(places: Codes) -> Floats:
+    """Ranks around 0, ties at their mean: by counting, since the distinct values are sorted already."""
+    counts = np.bincount(places)
+    ranks = np.cumsum(counts) - (counts + 1) / 2  # from 0
+    return ranks[places] - (len(places) - 1) / 2
+
+
+def _pearson_of_ranks(one: Floats, other: Floats) -> float:
+    scale = math.sqrt(float(one @ one) * float(other @ other))
+    return float(one @ other) / scale if scale > 0 else 0.0
+
+
 def _ratios(side: Side) -> Iterator[tuple[str, str, float]]:
     for number, column in side.numbers.items():
         x = _standardised(column)
@@ -103,10 +163,20 @@ def _cramers_v(a: Codes, b: Codes, size: int) -> float:
     degrees = min(np.count_nonzero(rows), np.count_nonzero(columns)) - 1
     if degrees < 1:
         return 0.0
-    cells, counts = np.unique(a * size + b, return_counts=True)
+    cells, counts = _occurring(a * size + b, len(rows) * size)
     # χ² / n = Σ o² / (r·c) − 1, over the cells that occur.
     chi = float((counts / rows[cells // size] * (counts / columns[cells % size])).sum()) - 1
     return math.sqrt(min(max(chi, 0.0) / degrees, 1.0))
+
+
+def _occurring(codes: Codes, size: int) -> tuple[Codes, Codes]:
+    """The codes that occur among `size`, and how often; sorted only if an array of all would be much longer."""
+    if size > 4 * len(codes):
+        found, counts = np.unique(codes, return_counts=True)
+        return found, counts
+    counts = np.bincount(codes, minlength=size)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
 
 
 def _standardised(column: Floats) -> Floats:

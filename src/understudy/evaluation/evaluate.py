@@ -9,17 +9,19 @@ Privacy:
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 import os
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from understudy.evaluation.every import EVERY, EVERY_LEARNER, Scores, column_scores, every
 from understudy.evaluation.metrics import Request, resolve
 from understudy.evaluation.pair import MetricResult, Pair, Side, open_table, open_tables
 from understudy.evaluation.usefulness import Results, usefulness
@@ -32,7 +34,8 @@ NOT_COVERED = "Not covered by the budget: computed on real rows without noise. L
 """The stamp on everything that is computed here."""
 WORST = 10
 """How many pairs of columns are listed, those with the largest distances."""
-_BY_COLUMN, _BY_PAIR = ("wd", "tvd1"), ("tvd2", "correlation_max")
+_BY_COLUMN, _BY_PAIR = ("wd", "tvd1", EVERY), ("tvd2", "correlation_max")
+_LEARNER = {EVERY: EVERY_LEARNER}
 _FRAME = {
     "metric": pl.String,
     "columns": pl.String,
@@ -63,7 +66,8 @@ def evaluate(
         synthetic: The table that is evaluated; likewise.
         schema: Public facts about both, or the path of their TOML file.
         metrics: Names from `METRICS`, "tvdK" for marginals of K columns, or names from `USEFULNESS` that suit the
-            schema's target; None: all of `METRICS`, and with `learners` all that suit the target.
+            schema's target; None: all of `METRICS`, and with `learners` all that suit the target. "every" needs
+            `train`, and is computed only if it is named.
         learners: Names from `LEARNERS`, trained on `synthetic` and tested on `real`, or "all"; None: all if a metric
             of usefulness is named, else none. They need `pip install 'understudy-dp[eval]'`.
         train: The table that was fitted. It sets the scale, and it takes the place of `synthetic` as it is (the floor)
@@ -72,20 +76,21 @@ def evaluate(
 
     Returns:
         One row per value: metric, columns ("" for the whole table), learner ("" if nothing is trained), value, floor,
-        reference, how. The whole table comes first, then wd and tvd1 by column, then the ten worst pairs of tvd2 and
-        correlation_max. What is undefined is null.
+        reference, how. The whole table comes first, then wd, tvd1 and every by column, then the ten worst pairs of tvd2
+        and correlation_max. What is undefined is null.
 
     Privacy:
         None: see `NOT_COVERED`.
 
     Raises:
-        ValueError: A metric or a learner is unknown, or does not suit the target.
+        ValueError: A metric or a learner is unknown, or does not suit the target, or "every" is asked without `train`.
         SchemaError, TableError: The schema is wrong, or a table's structure does not fit it.
         ImportError: The library of a learner is missing.
     """
     schema = schema if isinstance(schema, Schema) else Schema.read(schema)
     tables = {"real": real, "synthetic": synthetic} | ({} if train is None else {"train": train})
-    comparison = _Comparison(schema, tables, resolve(schema, metrics, learners), seed=seed)
+    request = resolve(schema, metrics, learners, train=train is not None)
+    comparison = _Comparison(schema, tables, request, seed=seed)
     results, floor, reference = comparison.results("synthetic"), {}, {}
     if train is not None:
         floor, reference = comparison.results("train"), comparison.results("train", shuffle=True)
@@ -102,8 +107,12 @@ def metric_values(
     learners: Iterable[str] | None,
     seed: int,
     threads: int = 2,
+    train_scores: Callable[[], Scores] | None = None,
 ) -> dict[str, float | None]:
     """The values that `evaluate` gives of whole tables, without floor and reference.
+
+    Args:
+        train_scores: The result of `train_column_scores` on the same tables, for "every", from a caller who keeps it.
 
     Returns:
         By "metric", or "metric/learner" if one is trained; None if a value is undefined.
@@ -112,9 +121,17 @@ def metric_values(
         None: see `NOT_COVERED`.
     """
     tables = {"real": real, "synthetic": synthetic} | ({} if train is None else {"train": train})
-    comparison = _Comparison(schema, tables, resolve(schema, metrics, learners), seed=seed, threads=threads)
+    request = resolve(schema, metrics, learners, train=train is not None)
+    comparison = _Comparison(schema, tables, request, seed=seed, threads=threads, train_scores=train_scores)
     results = comparison.results("synthetic")
     return {"/".join(filter(None, key)): _finite(result.value) for key, result in results.items()}
+
+
+def train_column_scores(real: "Source", train: "Source", schema: Schema, *, seed: int, threads: int = 2) -> Scores:
+    """How well each column of `real` is predicted by a learner that is trained on `train`: what "every" divides by."""
+    request = resolve(schema, [EVERY])
+    comparison = _Comparison(schema, {"real": real, "train": train}, request, seed=seed, threads=threads)
+    return comparison.train_scores
 
 
 # The tables ---------------------------------------------------------------------------------------------------------
@@ -124,24 +141,49 @@ class _Comparison:
     """The tables of one evaluation, read once, and what is asked of them. Learners see the same rows as metrics do."""
 
     def __init__(
-        self, schema: Schema, tables: "Mapping[str, Source]", request: Request, *, seed: int, threads: int = 2
+        self,
+        schema: Schema,
+        tables: "Mapping[str, Source]",
+        request: Request,
+        *,
+        seed: int,
+        threads: int = 2,
+        train_scores: Callable[[], Scores] | None = None,
     ):
         self.schema, self.request, self.seed, self.threads = schema, request, seed, threads
-        self.sides = open_tables(schema, tables) if request.similarity else {}
+        self._train_scores = train_scores
+        self.sides = open_tables(schema, tables) if request.similarity or request.every else {}
         self.tables = {name: open_table(table, schema) for name, table in tables.items()} if request.learners else {}
 
     def results(self, name: str, *, shuffle: bool = False) -> Results:
         """What the metrics say of one of the tables, as it is or with each column shuffled."""
         with np.errstate(all="ignore"):  # a warning would depend on somebody's value
-            return self._similarity(name, shuffle) | self._usefulness(name, shuffle)
+            return self._similarity(name, shuffle) | self._usefulness(name, shuffle) | self._every(name, shuffle)
+
+    def _pair(self, name: str, shuffle: bool) -> Pair:
+        side, scale = self.sides[name], self.sides.get("train", self.sides["real"])
+        side = _shuffled_side(side, self.seed) if shuffle else side
+        return Pair(names=self.schema.names, real=self.sides["real"], synthetic=side, scale=scale, seed=self.seed)
 
     def _similarity(self, name: str, shuffle: bool) -> Results:
         if not self.request.similarity:
             return {}
-        side, scale = self.sides[name], self.sides.get("train", self.sides["real"])
-        side = _shuffled_side(side, self.seed) if shuffle else side
-        pair = Pair(names=self.schema.names, real=self.sides["real"], synthetic=side, scale=scale, seed=self.seed)
+        pair = self._pair(name, shuffle)
         return {(metric, ""): compute(pair) for metric, compute in self.request.similarity.items()}
+
+    def _every(self, name: str, shuffle: bool) -> Results:
+        if not self.request.every:
+            return {}
+        pair, own = self._pair(name, shuffle), name == "train" and not shuffle
+        scores = self.train_scores if own else column_scores(pair.synthetic, pair, threads=self.threads)
+        return {(EVERY, EVERY_LEARNER): every(pair, scores=scores, train_scores=self.train_scores)}
+
+    @functools.cached_property
+    def train_scores(self) -> Scores:
+        """What a learner reaches from the training rows, by column: computed once, and the same for all tables."""
+        if self._train_scores is not None:
+            return self._train_scores()
+        return column_scores(self.sides["train"], self._pair("train", False), threads=self.threads)
 
     def _usefulness(self, name: str, shuffle: bool) -> Results:
         if not self.request.learners:
@@ -191,12 +233,13 @@ def _rows(results: Results, floor: Results, reference: Results) -> list[Row]:
         beside = [_finite(of[name, learner].value) if of else None for of in (floor, reference)]
         rows.append((name, "", learner, _finite(result.value), beside[0], beside[1], result.how))
     for name in (*_BY_COLUMN, *_BY_PAIR):
-        result = results.get((name, ""), _NOT_REQUESTED)
+        learner = _LEARNER.get(name, "")
+        result = results.get((name, learner), _NOT_REQUESTED)
         ranked = sorted(result.parts, key=lambda columns: -result.parts[columns])
         for columns in ranked[:WORST] if name in _BY_PAIR else result.parts:
-            beside = [_finite(of[name, ""].parts.get(columns)) if of else None for of in (floor, reference)]
+            beside = [_finite(of[name, learner].parts.get(columns)) if of else None for of in (floor, reference)]
             value = _finite(result.parts[columns])
-            rows.append((name, ", ".join(columns), "", value, beside[0], beside[1], result.definition))
+            rows.append((name, ", ".join(columns), learner, value, beside[0], beside[1], result.definition))
     return rows
 
 

@@ -16,10 +16,10 @@ from scipy.spatial.distance import jensenshannon
 
 from understudy.evaluation.pair import Codes, Floats, MetricResult, Pair
 
-EQUAL_BINS, QUANTILE_BINS, JS_BINS = 100, 20, 20
-"""How many bins a column of numbers has for `tvd`, `tvd2_quantile` and `js`."""
-MOST_PAIRS, MOST_TUPLES = 5000, 200
-"""How many pairs, or wider tuples, of columns are looked at; if a table has more, they are drawn at random."""
+EQUAL_BINS, QUANTILE_BINS, JS_BINS = 100, {2: 20, 3: 6}, 20
+"""How many bins a column of numbers has for `tvd`, for quantile bins of pairs and of triples, and for `js`."""
+MOST_PAIRS, MOST_TUPLES, MOST_QUANTILE_TRIPLES = 5000, 200, 400
+"""How many pairs, wider tuples and triples on quantile bins are looked at; of more, this many are drawn at random."""
 _DENSE_CELLS = 2**17
 """A marginal of more cells than this is counted by sorting, because an array of all cells would be mostly zeros."""
 
@@ -39,16 +39,20 @@ def tvd(pair: Pair, width: int) -> MetricResult:
     return _mean_tvd(pair, _binned(pair, binning), width, definition)
 
 
-def tvd2_quantile(pair: Pair) -> MetricResult:
-    """Mean total variation distance of pairs of columns, on 20 bins of equal mass of the real side.
+def tvd_quantile(pair: Pair, width: int) -> MetricResult:
+    """Mean total variation distance of pairs or triples of columns, on bins of equal mass of the real side.
 
-    A value that makes up a bin's share of the real column by itself, an atom, has a bin of its own.
+    A number has 20 bins for pairs and 6 for triples, so that most bins of a marginal hold several rows. A value that
+    makes up a bin's share of the real column by itself, an atom, has a bin of its own.
     """
+    bins = QUANTILE_BINS[width]
     definition = (
-        f"numbers: {QUANTILE_BINS} quantile bins of the real table, each value with 1/{QUANTILE_BINS} of its "
+        f"numbers: {bins} quantile bins of the real table, each value with 1/{bins} of its "
         "column a bin by itself; categories by label; missing: a bin"
     )
-    return _mean_tvd(pair, _binned(pair, quantile_bins), 2, definition)
+    most = MOST_QUANTILE_TRIPLES if width == 3 else None
+    binned = _binned(pair, functools.partial(quantile_bins, bins=bins))
+    return _mean_tvd(pair, binned, width, definition, most=most)
 
 
 def js(pair: Pair) -> MetricResult:
@@ -76,8 +80,10 @@ def shares(codes: Codes, size: int) -> Floats:
     return np.bincount(codes, minlength=size) / len(codes)
 
 
-def _mean_tvd(pair: Pair, binned: dict[str, Binned], width: int, definition: str) -> MetricResult:
-    tuples, which = _tuples(pair.names, width, pair.seed)
+def _mean_tvd(
+    pair: Pair, binned: dict[str, Binned], width: int, definition: str, *, most: int | None = None
+) -> MetricResult:
+    tuples, which = _tuples(pair.names, width, pair.seed, most or (MOST_PAIRS if width <= 2 else MOST_TUPLES))
     if not tuples:
         return MetricResult(value=None, summary=f"needs at least {width} columns")
     parts = {names: total_variation(*_joint([binned[name] for name in names])) for names in tuples}
@@ -89,9 +95,9 @@ def _mean_tvd(pair: Pair, binned: dict[str, Binned], width: int, definition: str
     )
 
 
-def _tuples(names: tuple[str, ...], width: int, seed: int) -> tuple[list[tuple[str, ...]], str]:
-    """The tuples of columns to look at, and what they are: all, or a seeded draw if there are very many."""
-    total, most = math.comb(len(names), width), MOST_PAIRS if width <= 2 else MOST_TUPLES
+def _tuples(names: tuple[str, ...], width: int, seed: int, most: int) -> tuple[list[tuple[str, ...]], str]:
+    """The tuples of columns to look at, and what they are: all, or a seeded draw if there are more than `most`."""
+    total = math.comb(len(names), width)
     what = {1: "columns", 2: "pairs of columns", 3: "triples of columns"}.get(width, f"{width}-tuples of columns")
     if width == 1 or total <= most:
         return list(itertools.combinations(names, width)), f"all {total} {what}"
@@ -142,13 +148,13 @@ def _equal_bins(real: Floats, synthetic: Floats, *, place: Callable[[Floats], Fl
     return codes[: len(real)], codes[len(real) :], int(codes.max()) + 1
 
 
-def quantile_bins(real: Floats, synthetic: Floats) -> Binned:
+def quantile_bins(real: Floats, synthetic: Floats, *, bins: int) -> Binned:
     """Bins of equal mass on the real side; a value with a whole bin's share, an atom, has one of its own."""
     if not len(real):  # without a quantile, all synthetic values share one bin
         return np.zeros(0, dtype=np.int64), np.zeros(len(synthetic), dtype=np.int64), 1
     values, counts = np.unique(real, return_counts=True)
-    atoms = values[counts * QUANTILE_BINS >= len(real)]
-    inner = np.quantile(real, np.arange(1, QUANTILE_BINS) / QUANTILE_BINS, method="inverted_cdf")
+    atoms = values[counts * bins >= len(real)]
+    inner = np.quantile(real, np.arange(1, bins) / bins, method="inverted_cdf")
     edges = np.unique(np.concatenate([inner, atoms]))
     # [edge, next edge) has an even code; an atom has the odd code after that of its own edge.
     codes = [2 * np.searchsorted(edges, side, "right") + np.isin(side, atoms) for side in (real, synthetic)]

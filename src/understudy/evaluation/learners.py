@@ -160,7 +160,7 @@ def predict(
         features, target = features[rows], target[rows]
     if learner.farthest is not None:
         features, asked = (np.clip(x, -learner.farthest, learner.farthest) for x in (features, asked))
-    model = _build(learner, len(target), classify, seed, threads)
+    model = build(learner, len(target), classify, seed, threads)
     with _limited(learner, threads), warnings.catch_warnings():
         # The number of iterations is fixed on purpose, so reaching it is no reason to warn.
         warnings.filterwarnings("ignore", "Stochastic Optimizer: Maximum iterations")
@@ -175,7 +175,7 @@ def predict(
         return np.column_stack([-distances, distances]) if distances.ndim == 1 else distances
 
 
-def _build(learner: Learner, rows: int, classify: bool, seed: int, threads: int) -> Any:
+def build(learner: Learner, rows: int, classify: bool, seed: int, threads: int) -> Any:
     """The library's model, which has no type that all libraries share."""
     settings: dict[str, Any] = {**learner.settings, **learner.running}
     if learner.seed_as is not None:

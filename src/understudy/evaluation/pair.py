@@ -110,7 +110,7 @@ class Pair:
     @functools.cached_property
     def z_scores(self) -> tuple[dict[str, Floats], dict[str, Floats]]:
         """The numbers of both sides as z-scores; a column that is constant in `scale` is only centred."""
-        scales = {name: _location_and_deviation(column) for name, column in self.scale.numbers.items()}
+        scales = {name: location_and_deviation(column) for name, column in self.scale.numbers.items()}
         real, synthetic = (
             {name: (column - scales[name][0]) / scales[name][1] for name, column in side.numbers.items()}
             for side in self.sides
@@ -182,7 +182,8 @@ def _finite(column: Floats) -> Floats:
     return np.clip(np.where(np.isfinite(column), column, np.nan), -FARTHEST, FARTHEST)
 
 
-def _location_and_deviation(column: Floats) -> tuple[float, float]:
+def location_and_deviation(column: Floats) -> tuple[float, float]:
+    """The mean and the standard deviation of the present values; a deviation of 1 if they do not vary."""
     present = column[~np.isnan(column)]
     if not len(present):
         return 0.0, 1.0

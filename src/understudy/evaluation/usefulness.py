@@ -263,7 +263,7 @@ def _class_metrics(task: Task, learner: Learner, seed: int, threads: int) -> Mea
         f1 = float(np.mean([_f1(guess == c, truth == c) for c in asked]))
         if len(asked) > 1:
             by_class = dict(zip(classes, likely.T, strict=True))
-            auc = float(np.mean([_area(by_class.get(c, np.zeros(len(truth))), truth == c) for c in asked]))
+            auc = float(np.mean([area(by_class.get(c, np.zeros(len(truth))), truth == c) for c in asked]))
     return {
         "f1": (f1, "F1, mean over the classes of the test part"),
         "auc": (auc, "area under the ROC curve, one class against the rest, mean over the classes of the test part"),
@@ -276,7 +276,7 @@ def _f1(guess: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:
     return float(2 * np.sum(guess & truth) / (np.sum(guess) + np.sum(truth)))
 
 
-def _area(confidence: Floats, positive: NDArray[np.bool_]) -> float:
+def area(confidence: Floats, positive: NDArray[np.bool_]) -> float:
     """The probability that the confidence in a positive row exceeds that in a negative one; ties count half."""
     ours, others = int(positive.sum()), int((~positive).sum())
     return float((rankdata(confidence)[positive].sum() - ours * (ours + 1) / 2) / (ours * others))
