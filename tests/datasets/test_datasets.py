@@ -1,7 +1,10 @@
 """Public tables: found in the right place, refused when they are not themselves, and as the paper has them."""
 
 import contextlib
+import datetime
+import hashlib
 import http.server
+import importlib
 import json
 import os
 import threading
@@ -12,6 +15,7 @@ import polars as pl
 import pytest
 
 from understudy.datasets import public as datasets
+from understudy.datasets.pinned import PinnedFile
 from understudy.datasets.public import TABLES, DatasetError, PublicTable
 from understudy.tables.table import read
 
@@ -148,10 +152,78 @@ def test_an_answer_that_is_none_says_where_else_to_put_the_file(tiny, openml, an
 
 
 def test_an_unknown_table_is_named_with_those_there_are():
-    with pytest.raises(DatasetError, match=r"california, house_16h, cpu_act, adult, got 'adlt'\. Did you mean 'adult'"):
+    with pytest.raises(
+        DatasetError,
+        match=r"california, house_16h, .*, acs_income, got 'adlt'\. Did you mean 'adult'",
+    ):
         datasets.load("adlt")
     with pytest.raises(DatasetError, match="got 'iris'"):
         datasets.schema("iris")
+
+
+# Pinned files -------------------------------------------------------------------------------------------------------
+
+WEATHER = "place,when,heat\nNA,2013-01-01T06:00:00Z,1\nJFK,2013-01-01T07:00:00Z,NA\n"
+PARSED = pl.DataFrame(
+    {
+        "place": [None, "JFK"],
+        "when": [datetime.datetime(2013, 1, 1, 6), datetime.datetime(2013, 1, 1, 7)],
+        "heat": pl.Series([1, None], dtype=pl.Int64),
+    }
+)
+
+
+@pytest.fixture
+def pinned(monkeypatch):
+    """A table whose file is pinned, and a repository without it."""
+    file = PinnedFile(
+        repository="a/b",
+        commit="0" * 40,
+        path="raw/weather.csv",
+        sha256=hashlib.sha256(WEATHER.encode()).hexdigest(),
+        missing="NA",
+    )
+    columns = ("place", "when", "heat")
+    table = PublicTable(pinned=file, columns=columns, texts=("place",), integers=("heat",), instants=("when",))
+    monkeypatch.setitem(TABLES, "tiny", table)
+    monkeypatch.setattr("understudy.datasets.pinned.HOST", "http://127.0.0.1:1/")
+    return file
+
+
+def test_a_pinned_file_is_fetched_once_and_kept_as_it_is(pinned, openml, monkeypatch):
+    asked = openml({f"/a/b/{pinned.commit}/raw/weather.csv": WEATHER})
+    base = importlib.import_module("understudy.datasets.openml").API.removesuffix("data/")
+    monkeypatch.setattr("understudy.datasets.pinned.HOST", base)
+    assert datasets.load("tiny").equals(PARSED) and datasets.load("tiny").equals(PARSED)
+    assert asked == [f"/a/b/{pinned.commit}/raw/weather.csv"]
+    assert (datasets.cache_folder() / "tiny.csv").read_text() == WEATHER
+
+
+def test_a_pinned_file_in_the_folder_comes_first_and_must_be_itself(pinned, tmp_path, monkeypatch):
+    (tmp_path / "tiny.csv").write_text(WEATHER)
+    monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path))
+    assert datasets.load("tiny").equals(PARSED)
+    (tmp_path / "tiny.csv").write_text(WEATHER.replace(",1", ",2"))
+    with pytest.raises(DatasetError, match=r"tiny\.csv: expected the content of tiny, which has another checksum"):
+        datasets.load("tiny")
+
+
+def test_a_pinned_file_without_network_says_where_else_to_put_it(pinned):
+    with pytest.raises(
+        DatasetError, match=r"tiny\.csv .* raw/weather\.csv of a/b at 0000000 cannot be fetched"
+    ) as caught:
+        datasets.load("tiny")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pinned_parquet_file_has_its_types(monkeypatch, tmp_path):
+    frame = pl.DataFrame({"n": [1.0, None], "c": pl.Series(["a", "b"], dtype=pl.Categorical)})
+    frame.write_parquet(tmp_path / "tiny.parquet")
+    sha256 = hashlib.sha256((tmp_path / "tiny.parquet").read_bytes()).hexdigest()
+    file = PinnedFile(repository="a/b", commit="0" * 40, path="tiny.parquet", sha256=sha256)
+    monkeypatch.setitem(TABLES, "tiny", PublicTable(pinned=file, columns=("n", "c"), texts=("c",), integers=("n",)))
+    monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path))
+    assert datasets.load("tiny").equals(pl.DataFrame({"n": [1, None], "c": ["a", "b"]}))
 
 
 # A table is itself or is refused ------------------------------------------------------------------------------------
@@ -213,11 +285,15 @@ def test_a_split_has_every_row_once_and_is_that_of_its_number():
     assert [*train["row"], *test["row"]] == list(np.random.default_rng(10).permutation(11))
 
 
+TARGETS = {"weather": "temp", "acs_income": "Income"}
+"""The targets that are not the last column."""
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_a_schema_has_the_columns_of_its_table(name):
     table, schema = TABLES[name], datasets.schema(name)
     assert schema.names == tuple(column for column in table.columns if column not in table.dropped)
-    assert schema.name == name and schema.target == schema.names[-1]
+    assert schema.name == name and schema.target == TARGETS.get(name, schema.names[-1])
     assert all((column.kind == "categorical") == (column.name in table.texts) for column in schema)
     assert all(None not in (column.low, column.high) for column in schema if column.is_numeric)
 
@@ -232,15 +308,18 @@ def test_a_schema_without_bounds_has_none(name):
 # The tables themselves ----------------------------------------------------------------------------------------------
 
 FOLDER = os.environ.get("UNDERSTUDY_DATA")
-SHAPES = {"california": (20640, 8), "house_16h": (22784, 17), "cpu_act": (8192, 20), "adult": (48842, 15)}
+SHAPES = {
+    **{"california": (20640, 8), "house_16h": (22784, 17), "cpu_act": (8192, 20), "adult": (48842, 15)},
+    **{"bank": (45211, 17), "weather": (26115, 15), "acs_income": (295243, 32)},
+}
 
 
 @pytest.fixture
 def here(request, monkeypatch):
     """The folder with the table that the test is about."""
     name = getattr(request, "param", "adult")
-    if not FOLDER or not (Path(FOLDER) / f"{name}.csv").is_file():
-        pytest.skip(f"UNDERSTUDY_DATA names no folder with {name}.csv")
+    if not FOLDER or not (Path(FOLDER) / f"{name}{TABLES[name].ending}").is_file():
+        pytest.skip(f"UNDERSTUDY_DATA names no folder with {name}{TABLES[name].ending}")
     monkeypatch.setenv("UNDERSTUDY_DATA", FOLDER)
     return name
 
@@ -259,7 +338,7 @@ def test_a_table_has_the_paper_s_shape_and_fits_its_schema(here):
         values = frame[column.name]
         assert column.nullable == (values.null_count() > 0)
         if column.is_numeric:
-            assert values.is_between(column.low, column.high).all()
+            assert values.drop_nulls().is_between(column.low, column.high).all()
         else:
             assert set(values.drop_nulls().unique()) <= set(column.values or ())
 

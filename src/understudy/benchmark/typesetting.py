@@ -13,16 +13,29 @@ import polars as pl
 
 NOTHING = "–"
 """Is printed where no run has a number."""
-_DATASETS = {"california": "California", "house_16h": "House-16H", "cpu_act": "Cpu-act", "adult": "Adult"}
+_DATASETS = {
+    "california": "California",
+    "house_16h": "House-16H",
+    "cpu_act": "Cpu-act",
+    "adult": "Adult",
+    "bank": "Bank",
+    "weather": "Weather",
+    "acs_income": "ACS Income",
+}
 _METRICS = {
     "wd": "WD",
     "tvd1": "TVD (1-way)",
     "tvd2": "TVD (2-way)",
     "tvd2_quantile": "TVD (quantile)",
+    "tvd3_quantile": "TVD (3-way, quantile)",
     "mmd": "MMD",
     "js": "JS",
     "correlation_max": "Correlation (max)",
     "correlation_mean": "Correlation (mean)",
+    "rank_correlation": "Rank correlation",
+    "cramers_v": "Cramér's V",
+    "correlation_ratio": "Correlation ratio",
+    "every": "Every column",
     "r2": "R²",
     "rmse": "RMSE",
     "f1": "F1",
