@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import understudy as us
 from understudy.benchmark.grid_file import parse, read
 from understudy.benchmark.grids import Dataset, GridError
 from understudy.benchmark.result_file import read as read_results
@@ -91,6 +92,44 @@ def test_only_keeps_the_baselines():
     assert labels == {"real rows", "shuffled rows", "gaussian"}
     with pytest.raises(GridError, match="has the methods copula, gaussian, independent; got 'aim'"):
         parse(GRID).only(["aim"])
+
+
+def test_a_grid_can_be_cut_to_some_tables_budgets_and_seeds():
+    grid = read(BENCHMARKS / "grids" / "no-regret.toml")
+    part = grid.only(["aim"], datasets=["adult", "bank, no target"], epsilons=[1.0], seeds=[7, 6])
+    fits = [run for run in part.runs() if not run.is_baseline]
+    assert [(run.dataset.name, run.seed) for run in fits] == [
+        (name, seed) for name in ("adult", "adult, no target", "bank, no target") for seed in (6, 7)
+    ]
+    assert {(run.label, run.epsilon) for run in fits} == {("aim", 1.0)}
+    assert {run.id for run in part.runs()} <= {run.id for run in grid.runs()}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"datasets": ["iris"]}, "has the data sets california, california, no target, .* got 'iris'"),
+        ({"epsilons": [2.0]}, "has the epsilons 0.2, 1.0, 5.0; got 2.0"),
+        ({"seeds": [0]}, "has the seeds 5, 6, 7, 8, 9; got 0"),
+    ],
+)
+def test_what_a_grid_has_not_cannot_be_cut_out(wanted, message):
+    with pytest.raises(GridError, match=message):
+        read(BENCHMARKS / "grids" / "no-regret.toml").only(**wanted)
+
+
+def test_the_no_regret_grid_has_every_method_on_both_halves_of_seven_tables():
+    grid = read(BENCHMARKS / "grids" / "no-regret.toml")
+    assert {entry.label for entry in grid.methods} == set(us.METHODS)
+    assert len(grid.datasets) == 14 and sum(not dataset.target for dataset in grid.datasets) == 7
+    choosing = read(BENCHMARKS / "grids" / "no-regret-choosing.toml")
+    assert set(choosing.seeds).isdisjoint(grid.seeds) and choosing.metrics == grid.metrics
+
+
+@pytest.mark.parametrize("facts", [{"graph": "example", "rows": 50}, {"table": "adult"}])
+def test_only_a_table_can_be_without_its_target(facts):
+    with pytest.raises(GridError, match="datasets, target: expected true or false for a table"):
+        Dataset(**facts, target=False if "graph" in facts else "no")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The runner: whatever happens to it, the lines are those of an undisturbed benchmark."""
 
+import contextlib
 import os
 import random
 import signal
@@ -267,6 +268,45 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, old, new, me
     with pytest.raises(GridError, match=message):
         run_grid(parse(GRID.replace(old, new, 1)), tmp_path / "results", progress=False)
     assert not (tmp_path / "results").exists()
+
+
+public = pytest.mark.skipif(not os.environ.get("UNDERSTUDY_DATA"), reason="set UNDERSTUDY_DATA to a folder with tables")
+
+
+@pytest.mark.dataset
+@public
+def test_a_table_without_its_target_has_the_same_rows_and_is_judged_by_it():
+    shown, hidden = (split(Dataset(table="adult", target=target, rows=500), "private", 5) for target in (True, False))
+    assert (shown.schema.target, hidden.schema.target, hidden.judged.target) == ("income", None, "income")
+    assert (len(hidden.train), len(hidden.test)) == (300, 200)
+    assert hidden.train.equals(shown.train) and hidden.test.equals(shown.test)
+    whole = split(Dataset(table="adult"), "private", 5)
+    assert whole.train[:300].equals(shown.train) and whole.test[:200].equals(shown.test)
+
+
+@pytest.mark.dataset
+@public
+def test_a_grid_of_both_kinds_of_targets_has_the_scores_of_each():
+    grid = grid_file.read(Path(__file__).parents[2] / "benchmarks" / "grids" / "no-regret.toml")
+    part = grid.only(["independent"], datasets=["california", "adult"], epsilons=[1.0], seeds=[5])
+    runs = [run for run in part.small().runs() if run.label in ("real rows", "independent")]
+    lines = [perform([run])[0] for run in runs]
+    found = {(line["dataset"], line["label"]): line["scores"] for line in lines}
+    assert len(found) == 8
+    for (dataset, label), scores in found.items():
+        numbers = dataset.startswith("california")
+        assert ("r2/catboost" in scores, "auc/catboost" in scores) == (numbers, not numbers)
+        assert (scores["cramers_v"] is None) == numbers
+        assert scores["every/catboost"] == 1 if label == "real rows" else scores["every/catboost"] < 0.5
+
+
+@pytest.mark.parametrize(("metrics", "refused"), [('["wd", "r2", "auc"]', False), ('["wd", "auc"]', True)])
+def test_a_data_set_whose_target_no_metric_suits_is_refused(metrics, refused):
+    simulated, example = GRID.split("[[datasets]]\n")[1:]
+    grid = parse(GRID.replace(f"[[datasets]]\n{simulated}", "").replace('["wd", "tvd1"]', metrics))
+    assert example in grid.text and [dataset.name for dataset in grid.datasets] == ["example"]
+    with pytest.raises(GridError, match="got 'auc'") if refused else contextlib.nullcontext():
+        runner.check(grid)
 
 
 # They train for seconds to minutes, or need real tables.

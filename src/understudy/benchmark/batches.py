@@ -24,7 +24,9 @@ from understudy.benchmark.grids import REAL, Run
 from understudy.benchmark.result_file import Line
 from understudy.benchmark.splits import Split, split
 from understudy.core.version import __version__
-from understudy.evaluation.evaluate import metric_values, shuffled
+from understudy.evaluation.evaluate import metric_values, shuffled, train_column_scores
+from understudy.evaluation.every import Scores
+from understudy.evaluation.metrics import without_unsuited
 from understudy.evaluation.structure import compare
 from understudy.model import Model
 from understudy.pipeline import fit_many
@@ -92,16 +94,28 @@ def _evaluated(run: Run, rows: Split, model: Model | None, measured: Mapping[str
     found = metric_values(
         rows.test,
         shown,
-        rows.schema,
+        rows.judged,
         train=rows.train,
-        metrics=run.metrics,
+        metrics=without_unsuited(rows.judged, run.metrics),
         learners=run.learners or None,
         seed=run.seed,
         threads=1,  # the learners' answers depend on it
+        train_scores=functools.partial(_train_scores, run, rows),
     )
     if model is not None and rows.truth is not None:
         found |= _structure(model.parents, rows.truth)
     return _line(run, found, model, {**measured, "evaluate_s": time.perf_counter() - start})
+
+
+_KEPT_SCORES: dict[Hashable, Scores] = {}
+"""What `every` divides by: the same for all runs on one split, so that a process computes it once."""
+
+
+def _train_scores(run: Run, rows: Split) -> Scores:
+    key = dataclasses.replace(run.dataset, target=True), run.protocol, run.seed
+    if key not in _KEPT_SCORES:
+        _KEPT_SCORES[key] = train_column_scores(rows.test, rows.train, rows.judged, seed=run.seed, threads=1)
+    return _KEPT_SCORES[key]
 
 
 def _structure(learned: Mapping[str, list[str]], truth: Mapping[str, list[str]]) -> dict[str, float]:

@@ -14,7 +14,9 @@ but a mistake in either part is found by both.
 
     [[datasets]]
     table = "california"                 # a public table,
-    bounds = false                       # here without the bounds of its schema
+    bounds = false                       # here without the bounds of its schema,
+    target = false                       # or its target, which the evaluation still knows
+    rows = 5000                          # and only some of its rows, drawn by the seed
 
     [[datasets]]
     graph = "erdos-renyi"                # or a simulation

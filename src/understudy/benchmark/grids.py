@@ -14,9 +14,16 @@ from typing import Any
 
 PROTOCOLS = ("private", "paper")
 EXAMPLE = "example"
+NO_TARGET = "no target"
+"""What the name of a data set says if the schema of its fits names no target."""
 REAL, SHUFFLED = "real rows", "shuffled rows"
 BASELINES = (REAL, SHUFFLED)
 """Labels of the baselines: the training rows in place of synthetic ones, and the same with every column shuffled."""
+
+TRAINING_SHARE = 0.6
+"""The share of a table's rows that a split trains on."""
+MOST_IN_SMALL = 4
+"""Of more data sets than this, a small grid has the first and the last."""
 
 Setting = Any
 """The value of a method's setting: whatever TOML can hold, lists as tuples."""
@@ -33,14 +40,17 @@ class Dataset:
     Attributes:
         table: The name of a public table; None for a simulation.
         bounds: Whether the table's schema keeps its bounds.
+        target: Whether the schema of the fits names the table's target. The evaluation knows it in any case.
         graph, equations, columns, degree: The arguments of `simulators.simulate`; or the graph "example", the example
             network, whose columns and equations are fixed.
-        rows: The number of training rows of a simulation; for a table the largest number used, None for all.
+        rows: The number of training rows of a simulation; for a table the number of rows that are used in all, 60 % of
+            them for training and drawn by the seed of the split, None for all.
         public_rows: Whether the schema states the number of training rows.
     """
 
     table: str | None = None
     bounds: bool = True
+    target: bool = True
     graph: str | None = None
     equations: str = "nonlinear"
     columns: int = 10
@@ -53,6 +63,8 @@ class Dataset:
             raise GridError("datasets: expected either `table` or `graph`, got both or neither.")
         if self.graph is not None and self.rows is None:
             raise GridError("datasets: a simulation needs `rows`.")
+        if not isinstance(self.target, bool) or (not self.target and self.table is None):
+            raise GridError(f"datasets, target: expected true or false for a table, got {self.target!r}.")
         for key in ("rows", "columns"):
             value = getattr(self, key)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 2):
@@ -62,7 +74,7 @@ class Dataset:
     def name(self) -> str:
         """What tables and figures call it."""
         if self.table is not None:
-            return self.table if self.bounds else f"{self.table}, no bounds"
+            return ", ".join([self.table, *["no bounds"] * (not self.bounds), *[NO_TARGET] * (not self.target)])
         return "example" if self.graph == EXAMPLE else f"{self.graph}, {self.equations}"
 
 
@@ -239,21 +251,50 @@ class Grid:
             learners=self.learners,
         )
 
-    def only(self, methods: Sequence[str]) -> "Grid":
-        """The same grid with some of its methods.
+    def only(
+        self,
+        methods: Sequence[str] | None = None,
+        *,
+        datasets: Sequence[str] | None = None,
+        epsilons: Sequence[float] | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> "Grid":
+        """The same grid with some of its methods, data sets, budgets and seeds; None for all of them.
+
+        Args:
+            methods: Labels.
+            datasets: Names of data sets, or of tables with all their variants.
 
         Raises:
             GridError: One of them is not in the grid.
         """
-        known = [entry.label for entry in self.methods]
-        for label in methods:
-            if label not in known:
-                raise GridError(f"grid {self.name!r} has the methods {', '.join(known)}; got {label!r}.")
-        return dataclasses.replace(self, methods=tuple(entry for entry in self.methods if entry.label in methods))
+        labels = [entry.label for entry in self.methods]
+        names = [name for dataset in self.datasets for name in (dataset.name, dataset.table)]
+        wanted_names = self._known("data sets", datasets, [name for name in names if name is not None])
+        wanted_labels = self._known("methods", methods, labels)
+        return dataclasses.replace(
+            self,
+            methods=tuple(entry for entry in self.methods if entry.label in wanted_labels),
+            datasets=tuple(each for each in self.datasets if {each.name, each.table} & set(wanted_names)),
+            epsilons=tuple(self._known("epsilons", epsilons, self.epsilons)),
+            seeds=tuple(self._known("seeds", seeds, self.seeds)),
+        )
+
+    def _known(self, what: str, wanted: Sequence[Any] | None, known: Sequence[Any]) -> list[Any]:
+        """Those of `known` that are wanted, in the order of the grid."""
+        known = list(dict.fromkeys(known))
+        for each in wanted or ():
+            if each not in known:
+                raise GridError(f"grid {self.name!r} has the {what} {', '.join(map(str, known))}; got {each!r}.")
+        return known if wanted is None else [each for each in known if each in wanted]
 
     def small(self, *, rows: int = 300) -> "Grid":
         """A sketch of the grid that runs in seconds: few rows, one seed, few steps, the extremes of each sweep."""
-        datasets = tuple(dataclasses.replace(dataset, rows=rows) for dataset in self.datasets)
+        kept = self.datasets if len(self.datasets) <= MOST_IN_SMALL else _extremes(self.datasets)
+        datasets = tuple(
+            dataclasses.replace(dataset, rows=rows if dataset.table is None else round(rows / TRAINING_SHARE))
+            for dataset in kept
+        )
         overrides = tuple(
             {key: _extremes(value) if isinstance(value, list) else value for key, value in group.items()}
             for group in self.overrides

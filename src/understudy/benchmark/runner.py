@@ -18,6 +18,7 @@ from understudy.benchmark.splits import schema_of
 from understudy.benchmark.workers import spread
 from understudy.datasets.public import DatasetError
 from understudy.evaluation.metrics import resolve as resolve_metrics
+from understudy.evaluation.metrics import without_unsuited
 
 EVERY_SECONDS = 30.0
 """How often progress is printed where there is no terminal."""
@@ -73,7 +74,8 @@ def check(grid: Grid) -> None:
     """
     try:
         for dataset in grid.datasets:
-            resolve_metrics(schema_of(dataset), grid.metrics, grid.learners or None)
+            schema = schema_of(dataset)
+            resolve_metrics(schema, without_unsuited(schema, grid.metrics), grid.learners or None)
         for run in grid.runs():
             if not run.is_baseline:
                 configured(run)

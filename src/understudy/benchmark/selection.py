@@ -16,7 +16,7 @@ from understudy.benchmark.result_file import FILE, GRID, ResultError, RunResult
 from understudy.benchmark.typesetting import LEARNERS
 
 HIGHER_IS_BETTER = (
-    *("r2", "f1", "auc", "accuracy"),
+    *("r2", "f1", "auc", "accuracy", "every"),
     *("structure/precision", "structure/recall", "structure/f1", "structure/skeleton_f1"),
 )
 

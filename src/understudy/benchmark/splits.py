@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from understudy import datasets
-from understudy.benchmark.grids import EXAMPLE, Dataset
+from understudy.benchmark.grids import EXAMPLE, TRAINING_SHARE, Dataset
 from understudy.datasets import simulators
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
@@ -23,12 +23,24 @@ TEST_SEEDS = 1_000_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Split:
-    """Training and test rows of one data set, its public schema, and the true parents where they are known."""
+    """The rows of one data set, and what is known about them.
+
+    Attributes:
+        schema: The public schema, which fits are given.
+        target: The column that usefulness predicts, even if the schema of the fits does not name it.
+        truth: The true parents where they are known.
+    """
 
     train: pl.DataFrame
     test: pl.DataFrame
     schema: Schema
+    target: str | None = None
     truth: Mapping[str, list[str]] | None = None
+
+    @property
+    def judged(self) -> Schema:
+        """The schema of the evaluation."""
+        return dataclasses.replace(self.schema, target=self.target or self.schema.target)
 
 
 @functools.lru_cache(maxsize=2)
@@ -41,7 +53,7 @@ def split(dataset: Dataset, protocol: str, seed: int) -> Split:
 
 
 def schema_of(dataset: Dataset) -> Schema:
-    """The public schema of a data set, without its rows."""
+    """The public schema of a data set as the evaluation knows it, without its rows."""
     if dataset.table is not None:
         return datasets.schema(dataset.table, bounds=dataset.bounds)
     return _simulation(dataclasses.replace(dataset, rows=2), seed=0).schema
@@ -50,8 +62,12 @@ def schema_of(dataset: Dataset) -> Schema:
 def _table(dataset: Dataset, seed: int) -> Split:
     assert dataset.table is not None
     train, test = datasets.split(datasets.load(dataset.table), seed)
+    if dataset.rows is not None:  # both parts are in an order of the seed's, so these are drawn at random
+        fitted = round(TRAINING_SHARE * dataset.rows)
+        train, test = train[:fitted], test[: dataset.rows - fitted]
     schema = datasets.schema(dataset.table, bounds=dataset.bounds)
-    return Split(train=train[: dataset.rows], test=test[: dataset.rows], schema=schema)
+    fits = schema if dataset.target else dataclasses.replace(schema, target=None)
+    return Split(train=train, test=test, schema=fits, target=schema.target)
 
 
 def _simulation(dataset: Dataset, seed: int) -> Split:
@@ -85,4 +101,4 @@ def _standardised(raw: Split) -> Split:
         Column(name=column.name, kind="continuous", nullable=column.nullable) if column.name in moments else column
         for column in raw.schema
     )
-    return Split(train=train, test=test, schema=dataclasses.replace(raw.schema, columns=columns), truth=raw.truth)
+    return dataclasses.replace(raw, train=train, test=test, schema=dataclasses.replace(raw.schema, columns=columns))

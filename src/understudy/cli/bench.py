@@ -56,24 +56,50 @@ def bench() -> None:
 )
 @click.option("--processes", type=click.IntRange(min=1), help="How many runs at once.  [default: one a core]")
 @click.option("--methods", metavar="A,B", help="Only these methods of the grid, by label.")
+@click.option(
+    "--datasets",
+    metavar="A,B",
+    multiple=True,
+    help='Only these tables, with and without target, or one data set by its whole name, such as "adult, no target".',
+)
+@click.option("--epsilons", metavar="X,Y", help="Only these budgets of the grid.")
+@click.option("--seeds", metavar="I,J", help="Only these splits of the grid.")
 @click.option("--small", is_flag=True, help="Run a sketch of the grid, in seconds, to check that it works.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 @options.as_json
 def run_bench(
-    grid: str, output: str, processes: int | None, methods: str | None, small: bool, quiet: bool, as_json: bool
+    grid: str,
+    output: str,
+    processes: int | None,
+    methods: str | None,
+    datasets: tuple[str, ...],
+    epsilons: str | None,
+    seeds: str | None,
+    small: bool,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Makes every run of GRID that is missing in RESULTS.
+
+    With --methods, --datasets, --epsilons or --seeds only some of them are made; the rest can follow into the same
+    folder.
 
     \b
     Example:
       understudy bench benchmarks/grids/real-data.toml -o results
       understudy bench benchmarks/grids/real-data.toml -o sketch --small
+      understudy bench benchmarks/grids/no-regret.toml -o results --methods copula,aim --datasets adult --epsilons 1
     """
     from understudy.benchmark import grid_file
     from understudy.benchmark.runner import run_grid
 
     asked = grid_file.read(grid)
-    asked = asked if methods is None else asked.only([label.strip() for label in methods.split(",")])
+    asked = asked.only(
+        _parts("--methods", methods, str),
+        datasets=_names(datasets, [dataset.name for dataset in asked.datasets]),
+        epsilons=_parts("--epsilons", epsilons, float),
+        seeds=_parts("--seeds", seeds, int),
+    )
     asked = asked.small() if small else asked
     outcome = run_grid(asked, output, processes=processes, progress=False if quiet else None)
     if as_json:
@@ -85,6 +111,20 @@ def run_bench(
         click.echo(f"  understudy bench table {output}")
     if outcome.failed:
         raise Refused(f"{count(len(outcome.failed), 'run')} failed. Run the same command to try them again.")
+
+
+def _parts(option: str, text: str | None, kind: type) -> list[Any] | None:
+    """The values between the commas; None if the option was not given."""
+    try:
+        return None if text is None else [kind(part.strip()) for part in text.split(",")]
+    except ValueError:
+        raise Refused(f"{option}: expected numbers with commas between them, got {text!r}.") from None
+
+
+def _names(texts: tuple[str, ...], known: list[str]) -> list[str] | None:
+    """Names of data sets, some of which hold commas."""
+    found = [[text] if text in known else [part.strip() for part in text.split(",")] for text in texts]
+    return [name for names in found for name in names] or None
 
 
 @bench.command("table")

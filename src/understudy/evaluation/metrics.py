@@ -116,6 +116,17 @@ def _listed(names: Iterable[str] | None) -> list[str] | None:
     return None if names is None else list(dict.fromkeys([names] if isinstance(names, str) else names))
 
 
+def without_unsuited(schema: Schema, metrics: Iterable[str]) -> list[str]:
+    """The metrics without those of a target of another kind than the schema's: one list for tables of both kinds.
+
+    If none of them suits the target they all stay, and `resolve` refuses them.
+    """
+    metrics = list(metrics)
+    if schema.target is None or not set(metrics) & set(suited(schema)):
+        return metrics
+    return [name for name in metrics if name in suited(schema) or name not in (*NUMBER_METRICS, *CLASS_METRICS)]
+
+
 def suited(schema: Schema) -> tuple[str, ...]:
     """The metrics of usefulness that suit the target."""
     return NUMBER_METRICS if target_of(schema).is_numeric else CLASS_METRICS
