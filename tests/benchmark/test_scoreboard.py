@@ -572,7 +572,7 @@ def sweep(values, key="penalty", **more):
 
 def sketch(wanted, runs):
     request = FigureRequest(**{"name": "f", "title": "F", "scores": ("wd",)} | wanted)
-    with figures._style():
+    with figures.style():
         return figures.draw(request, [RunResult.of(line) for line in runs])
 
 

@@ -74,17 +74,22 @@ def write_figures(folder: str | os.PathLike[str], into: str | os.PathLike[str]) 
     requests = results.grid.figures
     if not requests:
         return []
-    with _style():
+    with style():
         drawn = [draw(request, results.runs) for request in requests]
         Path(into).mkdir(parents=True, exist_ok=True)
         return [
-            _save(figure, request.title, Path(into) / f"{request.name}.{kind}")
+            save(figure, request.title, Path(into) / f"{request.name}.{kind}")
             for request, figure in zip(requests, drawn, strict=True)
             for kind in ("svg", "png")
         ]
 
 
-def _style():
+def style():
+    """The settings of all figures, as a context.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
     try:
         import matplotlib.style  # pyright: ignore[reportMissingImports]
     except ImportError as error:
@@ -92,7 +97,8 @@ def _style():
     return matplotlib.style.context(["default", _STYLE])  # whatever the user's own settings are
 
 
-def _save(figure: Any, title: str, path: Path) -> Path:
+def save(figure: Any, title: str, path: Path) -> Path:
+    """Writes a figure, whole or not at all, and says where."""
     kind = path.suffix[1:]
     metadata = {"Title": title} | ({"Date": None} if kind == "svg" else {})
     with files.replacing(path) as temporary:
@@ -296,12 +302,13 @@ def _per_line(names: list[str], width: float) -> int:
 
 def _legend(figure: Any, panels: Any, columns: int) -> None:
     """One legend for all panels, below them."""
-    entries = dict(_entries(panels))
+    entries = dict(entries_of(panels.flat))
     names = [name for name in entries if name not in _BASELINES] + [name for name in _BASELINES if name in entries]
     figure.legend([entries[n] for n in names], names, loc="outside lower center", ncols=columns, frameon=False)
 
 
-def _entries(panels: Any) -> Iterator[tuple[str, Any]]:
-    for panel in panels.flat:
+def entries_of(panels: Any) -> Iterator[tuple[str, Any]]:
+    """The names and the drawn objects of all that has a label."""
+    for panel in panels:
         handles, labels = panel.get_legend_handles_labels()
         yield from zip(labels, handles, strict=True)

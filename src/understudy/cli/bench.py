@@ -133,22 +133,30 @@ def _names(texts: tuple[str, ...], known: list[str]) -> list[str] | None:
 @click.option(
     "--format", "style", type=click.Choice(["markdown", "csv", "latex"]), default="markdown", show_default=True
 )
+@click.option("--regret", is_flag=True, help="How much worse each method is than the best other one, instead.")
 @options.as_json
-def bench_table(results: str, output: str | None, style: str, as_json: bool) -> None:
+def bench_table(results: str, output: str | None, style: str, regret: bool, as_json: bool) -> None:
     """Prints the tables that the grid of RESULTS asks for.
 
     The best value is bold and the second underlined; a star means that by a Wilcoxon test the best is better than
     every other. With --json it prints the same cells as rows, or with -o the names of the files.
+
+    With --regret it prints for each method its worst regret, the geometric mean and the ten worst cases: its loss (a
+    distance, or what its score lacks of that of real rows) divided by the smallest loss of any other method.
 
     \b
     Example:
       understudy bench table results
       understudy bench table results -o tables
       understudy bench table results --json
+      understudy bench table results --regret
     """
     from understudy.benchmark import scoreboard, selection
 
     _check_results(results)
+    if regret:
+        _print_regret(results, output, style, as_json)
+        return
     if output is not None:
         _print_files([str(path) for path in scoreboard.write_tables(results, output)], as_json)
         return
@@ -159,6 +167,22 @@ def bench_table(results: str, output: str | None, style: str, as_json: bool) -> 
         return
     for each in rendered.values():
         click.echo(getattr(each, style))
+
+
+def _print_regret(results: str, output: str | None, style: str, as_json: bool) -> None:
+    from understudy.benchmark import regret, selection
+
+    if style == "latex":
+        raise Refused("--format: expected markdown or csv with --regret, got latex.")
+    if output is not None:
+        _print_files([str(path) for path in regret.write(results, output)], as_json)
+        return
+    found = regret.regrets(selection.read(results))
+    summaries = regret.summarise(found)
+    if as_json:
+        print_json({"covered_by_budget": False, "results": results, "regret": regret.as_json(summaries)})
+        return
+    click.echo(regret.markdown(summaries) if style == "markdown" else regret.as_frame(found).write_csv(), nl=False)
 
 
 def _check_results(results: str) -> None:
@@ -187,17 +211,20 @@ def _print_files(paths: list[str], as_json: bool) -> None:
 @bench.command("figure")
 @click.argument("results", type=FOLDER)
 @click.option("-o", "--output", metavar="DIR", type=FOLDER, help="Where NAME.svg and NAME.png go.  [default: RESULTS]")
+@click.option("--regret", is_flag=True, help="Draw the regret of all methods as regret.svg and regret.png instead.")
 @options.as_json
-def bench_figure(results: str, output: str | None, as_json: bool) -> None:
+def bench_figure(results: str, output: str | None, regret: bool, as_json: bool) -> None:
     """Draws the figures that the grid of RESULTS asks for, and prints their paths.
 
     \b
     Example:
       understudy bench figure results -o figures
+      understudy bench figure results --regret
     """
-    from understudy.benchmark import figures
+    from understudy.benchmark import figures, regret_figure
 
     _check_results(results)
     with waiting("drawing"):
-        paths = figures.write_figures(results, output or results)
+        write = regret_figure.write_regret if regret else figures.write_figures
+        paths = write(results, output or results)
     _print_files([str(path) for path in paths], as_json)
