@@ -38,6 +38,7 @@ def write_regret(folder: str | os.PathLike[str], into: str | os.PathLike[str]) -
 
 def draw(summaries: Sequence[Summary]) -> Any:
     """A panel for each half of the cases: with and without a target in the schema."""
+    from matplotlib import ticker  # pyright: ignore[reportMissingImports]
     from matplotlib.figure import Figure  # pyright: ignore[reportMissingImports]
 
     halves = list(dict.fromkeys(each.part.target for each in summaries))
@@ -50,6 +51,9 @@ def draw(summaries: Sequence[Summary]) -> Any:
         for each in (each for each in summaries if each.part.target == target):
             _strip(panel, each, labels.index(each.label))
         panel.set_xscale("log")
+        panel.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        panel.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.xaxis.set_minor_locator(ticker.NullLocator())
         panel.set_title(f"{'with' if target else 'without'} a target in the schema")
         panel.set_xlabel("regret (lower is better)")
         panel.set_yticks(range(len(labels)), labels=labels)
