@@ -158,7 +158,8 @@ def test_the_numbers_are_those_of_evaluate(people, judged):
     assert (content["utility"]["note"], content["utility"]["covered_by_budget"]) == (said["note"], False)
     shown = set(re.findall(r"<td>([^<]+)</td>", text))
     whole = [row for row in said["rows"] if not row["columns"]]
-    assert whole and all(f"{row[key]:.4g}" in shown for row in whole for key in ("value", "floor", "reference"))
+    numbers = [row[key] for row in whole for key in ("value", "floor", "reference")]
+    assert whole and all(("–" if number is None else f"{number:.4g}") in shown for number in numbers)
 
 
 def test_rows_that_are_drawn_are_those_of_sample(people, tmp_path):
