@@ -14,6 +14,8 @@ from understudy.privacy.piecewise import Distribution, Floats
 # A neighbouring bin belongs to the support if it holds NEAR deviations of the noise, and one that would double the
 # range if it holds FAR. All of these were chosen on real tables, see docs/design-notes.md.
 NEAR, FAR = 2.0, 5.0
+# Between bounds that the schema gives, noise cannot stretch the range far, so a far bin needs fewer deviations.
+FAR_WITHIN_BOUNDS = 3.5
 # Each further doubling of the range asks for this many deviations more: there are ever more bins in which noise could
 # stand out.
 PER_DOUBLING = 0.05
@@ -28,23 +30,27 @@ TAIL_REACH = 0.25
 TAIL_KNOTS = np.array([0.02, 0.1, 0.3, 1.0])
 
 
-def support(edges: Floats, masses: Floats, noise: float) -> tuple[int, Floats]:
+def support(edges: Floats, masses: Floats, noise: float, *, far: float = FAR) -> tuple[int, Floats]:
     """The first bin that holds rows rather than noise, and the masses from it to the last one that does.
 
     Grows outwards from the heaviest bin. Evidence is a bin, or a run of bins, whose sum stands out of the noise;
     the farther it would stretch the range (as a multiple of the range so far), the more of it is asked for. A run that
     only stands out together is put where it begins: its rows are surely there, but how far out they go is unknown. So
     no value is made of noise alone, and a near tail or a small group far away is not cut off.
+
+    Args:
+        far: The deviations that a bin must hold to double the range.
     """
     first = last = int(np.argmax(masses))
     for _ in range(2):  # the second pass knows the width the first one found
-        last, masses = _grow(edges, masses, noise, first, last)
-        mirrored, masses = _grow(-edges[::-1], masses[::-1], noise, len(masses) - 1 - last, len(masses) - 1 - first)
+        last, masses = _grow(edges, masses, noise, first, last, far)
+        ends = len(masses) - 1 - last, len(masses) - 1 - first
+        mirrored, masses = _grow(-edges[::-1], masses[::-1], noise, *ends, far)
         first, masses = len(masses) - 1 - mirrored, masses[::-1]
     return first, masses[first : last + 1]
 
 
-def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) -> tuple[int, Floats]:
+def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int, far: float) -> tuple[int, Floats]:
     """The last bin of the support, grown upwards from `last`, and the masses with runs put where they begin."""
     position, masses = np.clip(edges, -1e150, 1e150), masses.copy()
     start = last + 1
@@ -52,7 +58,7 @@ def _grow(edges: Floats, masses: Floats, noise: float, first: int, last: int) ->
         end = position[last] + _used_width(position[last], position[last + 1], outward=1)
         width = end - position[first]
         stretch = (position[i + 1] - end) / max(width, 1e-100)
-        asked = NEAR + (FAR - NEAR) * min(1.0, stretch)
+        asked = NEAR + (far - NEAR) * min(1.0, stretch)
         if width > max(1e-100, 1e-9 * abs(end)):  # a single atom has no width to compare with
             asked += PER_DOUBLING * np.log2(max(1.0, stretch))
         run = masses[start : i + 1][::-1]
@@ -92,7 +98,8 @@ def distribution(
     logarithm; an end bin continues the density of its neighbour and dies away. Thin tails follow, with a trace that
     joins them to the bounds, if the schema gives any. What lies farther out is read as the last knot.
     """
-    first, inside = support(edges, masses, noise)
+    bounded = low is not None and high is not None
+    first, inside = support(edges, masses, noise, far=FAR_WITHIN_BOUNDS if bounded else FAR)
     inside = without_gaps(inside, noise)
     total = max(float(inside.sum()), 1.0)
     inside = to_simplex(inside, total)

@@ -36,7 +36,7 @@ Departures:
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -145,6 +145,15 @@ class AIM(Settings):
         """Chooses, counts and estimates, round after round.
 
         Privacy:
+            As of `measure`.
+        """
+        found = self.measure(rows, encoder, ledger=ledger, key=key)
+        return found.model.to_bayesnet(found.bins)
+
+    def measure(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "MeasuredModel":
+        """The graphical model, and the marginals that it was made from.
+
+        Privacy:
             Rows are read by `marginals.choose` and `marginals.measure`, under one privacy filter.
         """
         columns = len(encoder.schema)
@@ -154,7 +163,7 @@ class AIM(Settings):
         bins = cut(encoder, most=round(min(fine, MOST_BINS)), least=0.25 / fine)
         state = _State(self, encoder, bins, from_encoder(encoder, bins, ledger=ledger))
         if columns == 1:
-            return state.model.to_bayesnet(bins)
+            return MeasuredModel(state.model, bins, state.measured)
         coded = bin_rows(rows, encoder, bins, key=key.child("codes"))
         candidates = Candidates.of(state.domain, self.degree)
         zscores = z_scores(encoder, bins)
@@ -174,7 +183,7 @@ class AIM(Settings):
             if moved <= noise_expected(guess, counted.sigma):
                 share *= ANNEALING
             number += 1
-        return state.model.to_bayesnet(bins)
+        return MeasuredModel(state.model, bins, state.measured)
 
     def _count(self, share: float) -> FilterShare:
         """The part of the filter that a round of this share has for its count."""
@@ -227,6 +236,15 @@ class AIM(Settings):
     def bins_allowed(self, rows: float, noise: float) -> float:
         """Bins k of a number column so that a pair's k² cells of even mass hold `rows_per_noise` · noise rows each."""
         return max(2.0, math.sqrt(rows / max(self.rows_per_noise * noise, 1e-9)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MeasuredModel:
+    """A graphical model, the bins of its columns, and the marginals that it was made from. Public."""
+
+    model: MarkovModel
+    bins: Mapping[str, Bins]
+    measured: Sequence[Measured]
 
 
 class _State:

@@ -1,8 +1,8 @@
 """The conditional densities: how every column is distributed, given the earlier ones.
 
-Pure functions over arrays. Column j sees the features of the earlier columns, others as exact zeros, and a one:
+Pure functions over arrays. Column j reads the features of its parents, which are earlier columns, and a one:
 
-    a_j = [x_1, …, x_{j-1}, 0, …, 0, 1]
+    a_j = [x_k for k in sources_j, 0, …, 0, 1]
     [h, l] = a_jᵀ first_j        first layer: hidden pre-activations, and linear outputs, one for each feature of j
     o = [tanh h, 1]ᵀ second_j    second layer
 
@@ -13,9 +13,9 @@ A number is a mixture of K normals about its linear output, in units of a fixed 
 and a category is drawn with probability softmax(l + o). A number that may be missing is first present or not, and then
 has its score. `scale_k` is held within `SCALES`, so that no density is ever large without bound.
 
-The one rule: a column reads an earlier one through its rows of `first_j` alone. Rows of zeros are an absent parent, and
-what a column may not see has zeros from the start, so that all columns share one array of inputs. Rows of the table
-are the last axis of every array: (features, rows).
+The one rule: a column reads an earlier one through its `sources` alone, so that weights and time grow with parents and
+not with columns squared. Columns with fewer inputs than others have some that read nothing; their weights are zero, and
+stay zero. Rows of the table are the last axis of every array: (features, rows).
 
 Sources: Bishop (1994), "Mixture density networks"; Uria, Murray and Larochelle (2013), arXiv:1306.0186, for one such
 density after the other; Goodfellow (2015), arXiv:1510.01799, for gradients of single rows from factors.
@@ -44,11 +44,12 @@ _MIDDLE, _HALF = (math.log(SCALES[0]) + math.log(SCALES[1])) / 2, (math.log(SCAL
 
 
 class Densities(NamedTuple):
-    """The weights of all columns, and the unit s_j of each."""
+    """The weights of all columns, the unit s_j of each, and what each reads."""
 
-    first: Array  # (columns, features + 1, hidden + width)
+    first: Array  # (columns, inputs + 1, hidden + width)
     second: Array  # (columns, hidden + 1, outputs)
     unit: Array  # (columns,)
+    sources: Array  # the feature that every input reads, -1 for none: (columns, inputs)
 
 
 def outputs(layout: Layout, components: int) -> int:
@@ -75,9 +76,9 @@ def factors(params: Densities, x: jax.Array, weights: Array, layout: Layout, com
     """For both layers, (a, δ) of every row: inputs, and derivatives of -Σ_j w_j log density by the pre-activations.
 
     The derivatives are those by something added to the pre-activations, at zero: exact, and no gradient of a row is
-    ever formed. Columns are layers side by side, whose first ones share their inputs.
+    ever formed. Columns are layers side by side.
     """
-    a = _with_one(x)
+    a = _inputs(params, x)
     first = _first(params, a)
 
     def densities(first, added):
@@ -87,7 +88,19 @@ def factors(params: Densities, x: jax.Array, weights: Array, layout: Layout, com
     nothing = jnp.zeros((layout.columns, params.second.shape[2], x.shape[1]), x.dtype)
     found, pull_back, b = jax.vjp(densities, first, nothing, has_aux=True)
     of_first, of_second = pull_back(jnp.broadcast_to(-weights[:, None], found.shape))
-    return [Layer(a, of_first, layout.seen(1)), Layer(b, of_second)]
+    return [Layer(a, of_first), Layer(b, of_second)]
+
+
+def used_inputs(sources: Array) -> jax.Array:
+    """Which rows of the first layers have weights: those of inputs that read something, and the constants."""
+    used = jnp.asarray(sources) >= 0
+    return jnp.concatenate([used, jnp.ones((used.shape[0], 1), bool)], axis=1)[:, :, None]
+
+
+def _inputs(params: Densities, x: jax.Array) -> jax.Array:
+    """What every column reads of rows, (features, rows), and a one: (columns, inputs + 1, rows)."""
+    read = jnp.take(x, jnp.maximum(params.sources, 0), axis=0, mode="clip")
+    return _with_one(read * (params.sources >= 0)[:, :, None].astype(x.dtype))
 
 
 def _with_one(x: jax.Array) -> jax.Array:
@@ -96,8 +109,8 @@ def _with_one(x: jax.Array) -> jax.Array:
 
 
 def _first(params: Densities, a: jax.Array) -> jax.Array:
-    """What the first layers make of (features + 1, rows): (columns, hidden and linear outputs, rows)."""
-    return jnp.einsum("dfo,fr->dor", params.first, a)
+    """What the first layers make of (columns, inputs + 1, rows): (columns, hidden and linear outputs, rows)."""
+    return jnp.einsum("dio,dir->dor", params.first, a)
 
 
 def _second(params: Densities, b: jax.Array) -> jax.Array:
@@ -118,7 +131,7 @@ def log_density(
     Args:
         given: Rows whose earlier columns are given instead of those of x.
     """
-    b, linear = _bent(_first(params, _with_one(x if given is None else given)), params.second.shape[1] - 1)
+    b, linear = _bent(_first(params, _inputs(params, x if given is None else given)), params.second.shape[1] - 1)
     return column_densities(linear, _second(params, b), x, params.unit, layout, components)
 
 

@@ -34,16 +34,22 @@ class Calibrated(NamedTuple):
     first: Array
     second: Array
     unit: Array
+    sources: Array
     knots: Array  # (columns, KNOTS)
 
     @property
     def densities(self) -> Densities:
-        return Densities(self.first, self.second, self.unit)
+        return Densities(self.first, self.second, self.unit, self.sources)
+
+    def arrays(self) -> dict[str, NDArray]:
+        """Arrays by name: weights, and whole numbers for what is read."""
+        types = {"sources": np.int32}
+        return {name: np.asarray(value, types.get(name, np.float32)) for name, value in self._asdict().items()}
 
     @classmethod
     def from_arrays(cls, params: Mapping[str, NDArray]) -> "Calibrated":
         """From arrays by name, on the device."""
-        return cls(**{name: jnp.asarray(value, jnp.float32) for name, value in params.items()})
+        return cls(**{name: jnp.asarray(value) for name, value in params.items()})
 
 
 class Column(NamedTuple):
@@ -68,7 +74,8 @@ class Drawn(NamedTuple):
 def draw_column(column: Column, x: jax.Array, layout: Layout, components: int) -> Drawn:
     """One column for all rows, given the features of earlier ones, (features, rows)."""
     n, hidden = x.shape[1], column.weights.second.shape[0] - 1
-    first = column.weights.first[:-1].T @ x + column.weights.first[-1][:, None]
+    read = jnp.take(x, jnp.maximum(column.weights.sources, 0), axis=0, mode="clip")  # weights are 0 if it reads nothing
+    first = column.weights.first[:-1].T @ read + column.weights.first[-1][:, None]
     second = column.weights.second[:-1].T @ jnp.tanh(first[:hidden]) + column.weights.second[-1][:, None]
     linear = first[hidden:]
     for_component, for_score, for_category = jax.random.split(column.key, 3)

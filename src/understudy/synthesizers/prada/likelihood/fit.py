@@ -1,33 +1,46 @@
-"""Fits by likelihood: a start from second moments, the training, calibrated marginals and pruned parents.
+"""Fits by likelihood: what is measured, distilled, trained and distilled again (method.py explains the parts).
 
-The one rule: rows go to `start.measure_start`, `batch.train_together` and `pair_counts.measure_pairs`, and nowhere
-else. What comes back is public.
+The one rule: rows go to `AIM.measure`, `measure_moments` and `batch.train_together`, and nowhere else. What comes back
+is public.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder
-from understudy.encoding.scores import target_weightings
+from understudy.synthesizers.aim import AIM, MeasuredModel
 from understudy.synthesizers.base import FitRequest
-from understudy.synthesizers.prada import structure
 from understudy.synthesizers.prada.batch import Fit, LockedFeatures, train_together
 from understudy.synthesizers.prada.layout import Layout
 from understudy.synthesizers.prada.levels import category_edges
-from understudy.synthesizers.prada.likelihood import pair_counts
 from understudy.synthesizers.prada.likelihood.calibration import calibrate_marginals
 from understudy.synthesizers.prada.likelihood.density import Densities
-from understudy.synthesizers.prada.likelihood.drawing import Calibrated
+from understudy.synthesizers.prada.likelihood.distillation import distil
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
-from understudy.synthesizers.prada.likelihood.pair_counts import PairCounts
-from understudy.synthesizers.prada.likelihood.parents import cut_inputs, influences, prune_parents
-from understudy.synthesizers.prada.likelihood.schedule import capacity, noise_of_training, penalties, rate_for
+from understudy.synthesizers.prada.likelihood.moments import NoisyMoments, measure_moments
+from understudy.synthesizers.prada.likelihood.parents import (
+    Pairs,
+    candidate_parents,
+    cut_inputs,
+    influences,
+    prune_parents,
+    sources_of,
+)
+from understudy.synthesizers.prada.likelihood.pool import POOL_ROWS, Pool
+from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties
 from understudy.synthesizers.prada.likelihood.settings import STEPS_PER_ROUND, LikelihoodSettings
-from understudy.synthesizers.prada.likelihood.start import Start, feature_facts, measure_start, start_params
+from understudy.synthesizers.prada.likelihood.start import (
+    FeatureFacts,
+    LinearStart,
+    feature_facts,
+    linear_start,
+    start_params,
+)
+from understudy.synthesizers.prada.likelihood.tilt import count_terms, moment_term, tilt
 from understudy.synthesizers.prada.likelihood.training import Hyperparameters, Likelihood, State
 from understudy.synthesizers.prada.settings import drawn_rate
 
@@ -35,149 +48,219 @@ CALIBRATION_ROWS = 2**14
 """Marginals are calibrated on this many generated rows."""
 INFLUENCE_ROWS = 2**12
 """Influences are measured on this many of them."""
+SECOND_RATE = 0.3
+"""The second distillation starts with this part of the first one's rate: it mends, and does not begin anew."""
 
 DensityFit = Fit[LikelihoodSettings, Likelihood, State]
 
 
 def fit_densities(requests: Sequence[FitRequest]) -> list[FittedDensity]:
     """The fitted generators, in the order of the requests."""
-    fits = [_prepare(request) for request in requests]
-    states = train_together(fits, planned="gradients", what="train the densities of the columns")
-    return [_finish(fit, state) for fit, state in zip(fits, states, strict=True)]
+    started = [_start(request) for request in requests]
+    fits = [each.training() for each in started if each.takes_steps]
+    states = iter(train_together(fits, planned=GRADIENTS, what="train the densities of the columns"))
+    return [each.finish(_trained(next(states), each.settings) if each.takes_steps else each.params) for each in started]
 
 
-def _prepare(request: FitRequest) -> DensityFit:
-    """Everything up to the first step.
+def _trained(state: State, settings: LikelihoodSettings) -> Densities:
+    layers = state.mean if settings.average else state.layers
+    return Densities(*(np.nan_to_num(np.asarray(value)) for value in (*layers, state.unit)), state.sources)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Started:
+    """A fit that has measured and distilled, before its private steps.
+
+    Attributes:
+        measured, moments: What was released; None for a table of one column.
+        start: The linear predictions before the distillation.
+        params: The distilled densities.
+    """
+
+    request: FitRequest
+    layout: Layout
+    facts: FeatureFacts
+    measured: MeasuredModel | None
+    moments: NoisyMoments | None
+    start: LinearStart
+    params: Densities
+
+    @property
+    def settings(self) -> LikelihoodSettings:
+        return self.request.method
+
+    @property
+    def encoder(self) -> Encoder:
+        return self.request.encoder
+
+    @property
+    def key(self) -> Key:
+        return self.request.key
+
+    @property
+    def takes_steps(self) -> bool:
+        return self.settings.steps > 0 and self.moments is not None
+
+    def training(self) -> DensityFit:
+        """The private steps, from the distilled densities."""
+        settings, encoder, layout = self.settings, self.encoder, self.layout
+        rate = drawn_rate(settings.batch_size, encoder.schema, encoder.rows)
+        loop = Likelihood(
+            layout=layout,
+            components=settings.components,
+            steps_per_round=min(STEPS_PER_ROUND, settings.steps),
+        )
+        return Fit(
+            settings=settings,
+            encoder=encoder,
+            ledger=self.request.ledger,
+            key=self.key,
+            locked=LockedFeatures.of(self.request.rows, encoder, layout.names, key=self.key),
+            layout=layout,
+            loop=loop,
+            state=loop.begin(self.params, self._hyperparameters(rate)),
+            clip_norm=settings.clip_norm,
+            rate=rate,
+        )
+
+    def _hyperparameters(self, rate: float) -> Hyperparameters:
+        settings, rows = self.settings, self.encoder.rows
+        assert self.moments is not None  # there are steps
+        return Hyperparameters(
+            rate=np.asarray(settings.rate),
+            penalty=penalties(
+                settings.penalty,
+                self.start,
+                start_noise=self.moments.noise,
+                rows=rows,
+                noise=noise_of_training(self.request.ledger, rate, rows),
+                layout=self.layout,
+                hidden=settings.hidden,
+            ),
+            batch=np.asarray(rate * max(rows, 1.0)),
+            steps=np.asarray(settings.steps),
+            average=np.asarray(settings.average),
+            weights=self._column_weights(),
+        )
+
+    def _column_weights(self) -> NDArray[np.float64]:
+        target = self.encoder.schema.target
+        return np.array([self.settings.emphasis if name == target else 1.0 for name in self.layout.names])
+
+    def finish(self, params: Densities) -> FittedDensity:
+        """Prunes, distils again towards what was measured, and calibrates. Public from here on."""
+        made, rows = self._calibrated(params, "first")
+        norms = self._influences(made, rows)
+        pairs = prune_parents(norms, self.settings.threshold, self._column_weights())
+        if self.measured is not None and self.moments is not None:
+            pool = Pool(made.sample(POOL_ROWS, key=self.key.child("second pool")), self.encoder, self.layout)
+            codes = pool.codes(self.measured.bins)
+            counts = count_terms(pool, self.measured.measured, codes, max(self.encoder.rows, 1.0))
+            weights = tilt([*counts, moment_term(pool, self.moments)], pool.rows)
+            params = cut_inputs(params, pairs, self.facts.means, self.layout)
+            params = _distil(params, pool, weights, self.settings, self.key.child("second"), SECOND_RATE)
+            made, rows = self._calibrated(params, "last")
+            norms = np.where(pairs, self._influences(made, rows), 0.0)
+        return dataclasses.replace(made, norms=norms.astype(np.float32), pairs=pairs)
+
+    def _calibrated(self, params: Densities, name: str) -> tuple[FittedDensity, NDArray[np.float32]]:
+        """The fitted generator, its parents unknown, and rows it has generated: (features, rows)."""
+        layout, components, limit = self.layout, self.settings.components, score_limit(self.encoder)
+        key = self.key.child("calibrate").child(name).jax()
+        made, rows = calibrate_marginals(params, self.facts.shares, limit, key, layout, components, CALIBRATION_ROWS)
+        nothing = np.zeros((layout.columns, layout.columns))
+        fitted = FittedDensity(
+            layout=layout,
+            params=made.arrays(),
+            norms=nothing.astype(np.float32),
+            pairs=nothing > 0,
+            edges=category_edges(self.encoder, layout),
+            components=components,
+            limit=limit,
+        )
+        return fitted, np.asarray(rows)
+
+    def _influences(self, made: FittedDensity, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+        params = Densities(*(made.params[name] for name in Densities._fields))
+        key = self.key.child("influences").jax()
+        found = influences(params, rows[:, :INFLUENCE_ROWS], key, self.layout, self.settings.components)
+        return np.nan_to_num(np.asarray(found, np.float64), posinf=0.0)
+
+
+def _start(request: FitRequest) -> _Started:
+    """Measures the graphical model and the moments, and distils them.
 
     Privacy:
-        Rows are read by `measure_start`.
+        Rows are read by `AIM.measure` and by `measure_moments`.
     """
     settings: LikelihoodSettings = request.method
     encoder, ledger, key = request.encoder, request.ledger, request.key
-    order = settings.order_for(encoder.schema)
-    layout = Layout.of(encoder, order)
-    # If the target comes last, no other column sees its score, which `calibrate_marginals` makes normal again.
-    weightings = target_weightings(encoder) if order[-1] == encoder.schema.target else {}
-    locked = LockedFeatures.of(request.rows, encoder, order, key=key, weightings=weightings)
-    loadings = np.ones(layout.features)
-    for name, weighting in weightings.items():
-        loadings[layout.starts[order.index(name)]] = weighting.loading
+    layout = Layout.of(encoder, settings.order_for(encoder.schema))
     facts = feature_facts(encoder, layout)
-    start = measure_start(
-        locked,
-        encoder,
-        layout,
-        facts,
-        loadings=loadings,
-        largest_weighting=sum(weighting.farthest**2 for weighting in weightings.values()),
-        ledger=ledger,
-        key=key,
-    )
-    rate = drawn_rate(settings.batch_size, encoder.schema, encoder.rows)
-    noise = noise_of_training(ledger, rate, encoder.rows)
-    hidden, components = capacity(noise, layout)
-    hidden, components = settings.hidden or hidden, settings.components or components
-    loop = Likelihood(layout=layout, components=components, steps_per_round=min(STEPS_PER_ROUND, settings.steps))
-    params = start_params(start, facts.shares, layout, hidden, components, key.child("weights").numpy())
-    return Fit(
-        settings=settings,
-        encoder=encoder,
-        ledger=ledger,
-        key=key,
-        locked=locked,
+    measured = moments = None
+    pairs, weights = np.zeros((layout.columns, layout.columns), bool), np.ones(POOL_ROWS)
+    pool = None
+    if layout.columns > 1:
+        measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"))
+        moments = measure_moments(request.rows, encoder, layout, facts, ledger=ledger, key=key)
+        net = measured.model.to_bayesnet(measured.bins)
+        pool = Pool(net.sample(POOL_ROWS, key=key.child("first pool")), encoder, layout)
+        weights = tilt([moment_term(pool, moments)], pool.rows)
+        pairs = candidate_parents(pool.codes(measured.bins), weights, layout, settings.most_parents)
+    start, params = _start_densities(pool, weights, pairs, facts, layout, settings, key)
+    if pool is not None:
+        params = _distil(params, pool, weights, settings, key.child("first"), 1.0)
+    return _Started(
+        request=request,
         layout=layout,
-        loop=loop,
-        state=loop.begin(params, _hyperparameters(settings, encoder, layout, start, rate, noise, hidden)),
-        clip_norm=settings.clip_norm,
-        rate=rate,
+        facts=facts,
+        measured=measured,
+        moments=moments,
+        start=start,
+        params=params,
     )
 
 
-def _hyperparameters(
-    settings: LikelihoodSettings,
-    encoder: Encoder,
+def _start_densities(
+    pool: Pool | None,
+    weights: NDArray[np.float64],
+    pairs: Pairs,
+    facts: FeatureFacts,
     layout: Layout,
-    start: Start,
-    rate: float,
-    noise: float,
-    hidden: int,
-) -> Hyperparameters:
-    target = encoder.schema.target
-    return Hyperparameters(
-        rate=np.asarray(rate_for(settings.rate, noise, layout)),
-        penalty=penalties(settings.penalty, start, encoder.rows, noise, layout, hidden),
-        batch=np.asarray(rate * max(encoder.rows, 1.0)),
-        steps=np.asarray(settings.steps),
-        average=np.asarray(settings.average),
-        weights=np.array([settings.emphasis if name == target else 1.0 for name in layout.names]),
+    settings: LikelihoodSettings,
+    key: Key,
+) -> tuple[LinearStart, Densities]:
+    """Linear predictions on weighted rows of the pool, and the densities they stand for."""
+    if pool is None:
+        size = layout.features
+        start = LinearStart(np.zeros((size, size)), facts.means, np.sqrt(facts.variances))
+    else:
+        start = linear_start(pool.features().astype(np.float64), weights, pairs, layout)
+    params = start_params(
+        start,
+        facts.shares,
+        sources_of(pairs, layout),
+        layout,
+        settings.hidden,
+        settings.components,
+        key.child("weights").numpy(),
     )
+    return start, params
 
 
-def _finish(fit: DensityFit, state: State) -> FittedDensity:
-    """Calibrates and prunes what was trained.
-
-    Privacy:
-        Rows are read by `measure_pairs`.
-    """
-    settings, layout, components = fit.settings, fit.layout, fit.loop.components
-    layers = state.mean if settings.average else state.layers
-    params = Densities(*(np.nan_to_num(value) for value in (*layers, state.unit)))
-    facts, limit = feature_facts(fit.encoder, layout), score_limit(fit.encoder)
-    for_rows, for_influences = fit.key.child("straighten").jax(), fit.key.child("influences").jax()
-
-    def calibrate(params: Densities, counts: PairCounts | None) -> tuple[Calibrated, jax.Array]:
-        shares = jnp.asarray(facts.shares, jnp.float32)
-        return calibrate_marginals(
-            params, shares, jnp.float32(limit), for_rows, layout, components, CALIBRATION_ROWS, counts
-        )
-
-    times = _pairs_to_count(fit)
-    counts = PairCounts.none(layout) if times else None
-    made, rows = calibrate(params, counts)
-    if times:
-        counts = _measure_pairs(fit, np.asarray(rows), times)
-        made, rows = calibrate(params, counts)
-    norms = np.asarray(influences(made.densities, rows[:, :INFLUENCE_ROWS], for_influences, layout, components))
-    norms = np.where(np.isfinite(norms) & _have_weights(made, layout), norms, 0.0)
-    pairs = prune_parents(norms, settings.threshold, np.asarray(state.numbers.weights))
-    if settings.threshold > 0:
-        params = params._replace(first=cut_inputs(np.asarray(params.first), pairs, facts.means, layout))
-        made, _ = calibrate(params, None if counts is None else counts.within(pairs, layout))
-        norms = np.where(pairs, norms, 0.0)
-    return FittedDensity(
-        layout=layout,
-        params={name: np.asarray(value, np.float32) for name, value in made._asdict().items()},
-        norms=norms.astype(np.float32),
-        pairs=pairs,
-        edges=category_edges(fit.encoder, layout),
-        components=components,
-        limit=limit,
+def _distil(
+    params: Densities, pool: Pool, weights: NDArray[np.float64], settings: LikelihoodSettings, key: Key, slower: float
+) -> Densities:
+    return distil(
+        params,
+        pool.features(),
+        weights,
+        steps=settings.distillation_steps,
+        rate=slower * settings.distillation_rate,
+        key=key.child("distil").jax(),
+        layout=pool.layout,
+        components=settings.components,
     )
-
-
-def _pairs_to_count(fit: DensityFit) -> int:
-    """How many pairs of categories are planned to be counted."""
-    planned = pair_counts.plan(fit.encoder.schema, fit.settings.tables_share)
-    return planned[0].times if planned else 0
-
-
-def _measure_pairs(fit: DensityFit, made: NDArray, times: int) -> PairCounts:
-    return pair_counts.measure_pairs(
-        fit.locked.rows,
-        fit.locked.columns,
-        made,
-        fit.encoder.rows,
-        fit.layout,
-        target=fit.encoder.schema.target,
-        times=times,
-        ledger=fit.ledger,
-        key=fit.key.child("tables"),
-    )
-
-
-def _have_weights(params: Calibrated, layout: Layout) -> NDArray[np.bool_]:
-    """Which pairs have any weight at all."""
-    return np.asarray(structure.group_norms(jnp.asarray(params.first), layout)) > 0
 
 
 def score_limit(encoder: Encoder) -> float:

@@ -1,23 +1,28 @@
 """PrAda by likelihood: the sequential generator, one explicit density for each column, trained without a critic.
 
 Columns are generated one after the other, each from a mixture of normals (or from categories) about a linear prediction
-from the earlier columns, bent by a small hidden layer. One noisy matrix of second moments gives the linear predictions
-to start from, which is a Gaussian copula; DP-SGD on the log-likelihood then bends them. A group lasso on the first
-layers removes inputs that are not needed, and inputs with hardly any influence are cut in the end; what is left is a
-Bayes network.
+from its parents, bent by a small hidden layer. A fit has five parts:
 
-Sources: the PrAda-GAN paper for the sequential generator, the penalty and the parents; Bishop (1994), "Mixture density
-networks"; Abadi et al. (2016), arXiv:1607.00133; Dwork et al. (2014), "Analyze Gauss", for noisy second moments.
+1. A graphical model of counted marginals (AIM), and one noisy matrix of second moments, of values as well as of ranks.
+2. Rows drawn from the graphical model, weighted so that they have the measured moments (tilt.py). Everything from here
+   to the private steps is post-processing.
+3. Distillation: the densities learn those rows, without noise. They know then what the measurements know.
+4. DP-SGD on the log-likelihood, in small steps: it adds what pairs of columns cannot say. A group lasso shrinks inputs
+   that are not needed, and inputs with hardly any influence are cut.
+5. Rows drawn from the densities, weighted so that they have the measured counts and moments again, are distilled once
+   more: what the noise of the steps has spoilt of them comes back. At last the margins are calibrated.
+
+Sources: the PrAda-GAN paper for the sequential generator, the penalty and the parents; McKenna et al. (2022),
+arXiv:2201.12677, for the marginals; Bishop (1994), "Mixture density networks"; Abadi et al. (2016), arXiv:1607.00133;
+Dwork et al. (2014), "Analyze Gauss", for noisy second moments.
 
 Departures from the paper:
 - Likelihood instead of a critic. A sequential generator has explicit conditional densities, so nothing adversarial is
   needed: one noisy gradient a step, and no second player (docs/design-notes.md has the comparison).
-- The training starts from second moments, which cost next to nothing, not from random weights.
-- The likelihood of the schema's target counts more than that of other columns (`emphasis`), and if the target comes
-  last its score follows values as well as ranks (value weighting).
+- The training starts from a distilled graphical model, not from random weights.
+- The likelihood of the schema's target counts more than that of other columns (`emphasis`).
+- A column reads at most `most_parents` earlier ones, chosen from the graphical model; the penalty prunes from there.
 - The penalty is applied by proximal steps in Adam's metric, which give exact zeros.
-- After the training, pairs of categories that the generated rows have wrong are counted, and the densities are
-  calibrated to the counts (pair_counts.py). The paper treats numbers only.
 - Columns are standard normal scores and categories from a private encoding, where the paper standardises with exact
   moments of the private rows; and the generated columns are calibrated to have those distributions exactly.
 - The sampling rate is public: the batch size over the schema's number of rows, or over `ROWS` if it gives none.
@@ -32,8 +37,8 @@ from understudy.encoding.encoder import Encoder
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
+from understudy.synthesizers import aim
 from understudy.synthesizers.base import FitRequest
-from understudy.synthesizers.prada.likelihood import pair_counts
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
 from understudy.synthesizers.prada.likelihood.settings import LikelihoodSettings
 from understudy.synthesizers.prada.settings import require_all_columns, sampling_rate
@@ -47,33 +52,31 @@ class Prada(LikelihoodSettings):
     name: ClassVar[str] = "prada"
 
     def plan(self, schema: Schema) -> list[PlannedMechanism]:
-        """Second moments to start from, the steps, and counts of pairs of categories."""
+        """One privacy filter for the graphical model, second moments, and the steps; nothing for a single column."""
         require_all_columns(self.order, schema)
-        counts = pair_counts.plan(schema, self.tables_share)
-        rest = 1.0 - self.encoding_share - self.moments_share - sum(planned.share for planned in counts)
-        if rest < 0.01 - 1e-9:
-            raise ValueError(
-                f"Prada.tables_share: expected 0.01 of the budget to be left for the steps, got {self.tables_share} "
-                f"beside encoding_share {self.encoding_share} and moments_share {self.moments_share}."
-            )
-        return [
+        if len(schema) == 1:
+            return []
+        planned = [
+            PlannedMechanism(name=aim.ROUNDS, mechanism="privacy filter", share=self.graph_share),
             PlannedMechanism(name="moments", mechanism="discrete gaussian", share=self.moments_share),
-            PlannedMechanism(
+        ]
+        if self.steps:
+            steps = PlannedMechanism(
                 name="gradients",
                 mechanism="sampled gaussian",
-                share=rest,
+                share=1.0 - self.encoding_share - self.graph_share - self.moments_share,
                 times=self.steps,
                 sampling_rate=sampling_rate(self.batch_size, schema),
                 noise_multiplier=self.noise_multiplier,
-            ),
-            *counts,
-        ]
+            )
+            planned.append(steps)
+        return planned
 
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> FittedDensity:
-        """Trains the densities; it measures what `plan` lists.
+        """Measures, distils and trains; it measures what `plan` lists.
 
         Privacy:
-            Rows are read by `noisy_second_moments`, by `gradients.train`, and by the mechanisms of pair_counts.py.
+            Rows are read by `AIM.measure`, by `noisy_second_moments` and by `gradients.train`.
         """
         return self.fit_many([FitRequest(method=self, rows=rows, encoder=encoder, ledger=ledger, key=key)])[0]
 

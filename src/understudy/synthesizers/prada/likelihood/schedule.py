@@ -1,4 +1,4 @@
-"""How large, how fast and how sparse: what the noise of a training allows. All of it is public.
+"""How sparse: what the noise of a training allows. All of it is public.
 
 Source: Zou (2006), "The adaptive lasso and its oracle properties", for penalties weighted by a first estimate.
 """
@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 
 from understudy.privacy.ledger import Ledger
 from understudy.synthesizers.prada.layout import Layout
-from understudy.synthesizers.prada.likelihood.start import Start
+from understudy.synthesizers.prada.likelihood.start import LinearStart
 
+GRADIENTS = "gradients"
+"""The planned steps are called this."""
 DECAYS = (0.9, 0.999)
 """Adam's running means of the gradient and of its square decay by these factors."""
-ENOUGH_NOISE = 0.6
-"""If `total_noise` is above this, columns get smaller networks."""
 MOST_PENALTY = 40.0
 """The group lasso is at most this multiple of the penalty that is set, however little noise there is."""
-USUAL_NOISE = 0.05
-"""At this `total_noise` the rate is the one that is set (docs/design-notes.md)."""
 
 
 def noise_of_training(ledger: Ledger, rate: float, rows: float) -> float:
@@ -31,36 +29,13 @@ def noise_of_training(ledger: Ledger, rate: float, rows: float) -> float:
     Args:
         rate: q, the probability that a row is drawn.
     """
-    planned, sigma = ledger.planned("gradients"), ledger.noise("gradients")
+    planned, sigma = ledger.planned(GRADIENTS), ledger.noise(GRADIENTS)
     mu = rate * math.sqrt(planned.times * math.expm1(min(1 / sigma**2, 500.0)))
     return 1.0 / (min(mu, 1e6) * max(rows, 1.0))
 
 
-def capacity(noise: float, layout: Layout) -> tuple[int, int]:
-    """Hidden units and components that the noise allows: the more weights, the more noise in all of them together."""
-    return (32, 4) if total_noise(noise, layout) <= ENOUGH_NOISE else (16, 3)
-
-
-def total_noise(noise: float, layout: Layout) -> float:
-    """The norm of the noise on the mean gradient of a whole training, for 32 hidden units, in clipping norms."""
-    return noise * math.sqrt(weights_of(layout))
-
-
-def weights_of(layout: Layout) -> float:
-    """The number of weights of all first layers, for 32 hidden units."""
-    return 32.0 * float((layout.earlier.sum(axis=1) + 1).sum())
-
-
-def rate_for(rate: float, noise: float, layout: Layout) -> float:
-    """The rate of the steps: the less noise, the longer, within what was tried.
-
-    Under noise Adam's denominators are the noise, so that its steps are as long as the gradient is above it.
-    """
-    return rate * float(np.clip(math.sqrt(USUAL_NOISE / max(total_noise(noise, layout), 1e-9)), 0.5, 2.5))
-
-
 def penalties(
-    scale: float, start: Start, rows: float, noise: float, layout: Layout, hidden: int
+    scale: float, start: LinearStart, *, start_noise: float, rows: float, noise: float, layout: Layout, hidden: int
 ) -> NDArray[np.float64]:
     """λ of every pair of columns, in units of Adam's direction: (columns, columns).
 
@@ -71,13 +46,15 @@ def penalties(
     pairs that the start is sure of are spared: their λ is divided by how far their prediction is above its noise.
 
     Args:
+        start_noise: The deviation of the noise of one correlation.
         noise: As of `noise_of_training`.
     """
+    weights = hidden * float((layout.earlier.sum(axis=1) + 1).sum())
     size = np.array([block.width for block in layout.blocks]) * (hidden + layout.width)
     length = np.sqrt(size * (1 - DECAYS[0]) / (1 + DECAYS[0]))[None, :]
-    sampling_error = 1.0 / math.sqrt(max(rows, 1.0) * weights_of(layout))  # in one coordinate, for rows of norm 1
+    sampling_error = 1.0 / math.sqrt(max(rows, 1.0) * weights)  # in one coordinate, for rows of norm 1
     scale *= min((sampling_error / max(noise, 1e-12)) ** 2, MOST_PENALTY)
     squares = np.zeros((layout.columns, layout.columns))
     np.add.at(squares, (layout.owners[:, None], layout.owners[None, :]), (start.weights / start.left[:, None]) ** 2)
-    sure = np.sqrt(squares) / (start.noise + 1.0 / math.sqrt(max(rows, 1.0)))
+    sure = np.sqrt(squares) / (start_noise + 1.0 / math.sqrt(max(rows, 1.0)))
     return scale * length / np.maximum(sure, 1.0)

@@ -13,60 +13,69 @@ STEPS_PER_ROUND = 25
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LikelihoodSettings(Settings):
-    """How the densities are trained.
+    """How the densities are measured, distilled and trained. docs/design-notes.md says how defaults were chosen.
 
     Attributes:
-        steps: Private steps; a multiple of `STEPS_PER_ROUND`, or fewer.
+        steps: Private steps; a multiple of `STEPS_PER_ROUND`, or fewer; 0 for none.
         batch_size: Rows that a step draws, on average.
         clip_norm: The most that one row may add to a gradient (C).
-        rate: The size of the steps, for the usual amount of noise (`schedule.rate_for`).
-        hidden: Units of each column's hidden layer; None for what the noise allows (`schedule.capacity`).
-        components: Normals in the mixture of a number; None for what the noise allows.
+        rate: The size of the first private steps; later ones are shorter. It is small, so that steps add to what the
+            start knows and take little away.
+        hidden: Units of each column's hidden layer.
+        components: Normals in the mixture of a number.
+        most_parents: The most earlier columns that a column may read; those it shares most information with.
         penalty: λ of the group lasso, in units of the length of a group's step under noise alone, where that noise is
             as large as the sampling error of the rows (`schedule.penalties`); 0 for none.
         emphasis: How much more the likelihood of the schema's target counts than that of another column.
         threshold: Of the nats that a column takes from earlier ones, the share that its weakest inputs may hold and be
             cut (`parents.prune_parents`); 0 to cut nothing.
-        average: The generator is the mean over this last share of the steps; 0 for the last step alone.
+        average: What the steps make is the mean over this last share of them; 0 for the last step alone.
+        distillation_steps: Steps on rows of the graphical model, before the private ones; they cost nothing.
+        distillation_rate: The size of the first of them.
         encoding_share: The share of the budget for the distributions of the columns.
-        moments_share: The share of the budget for the second moments.
-        tables_share: The share of the budget for counts of pairs of categories after the training, if the schema has
-            any (pair_counts.py); 0 for none. The rest is for the steps.
+        graph_share: The share of the budget for the graphical model.
+        moments_share: The share of the budget for the second moments. The rest is for the steps.
         noise_multiplier: The noise of a step in units of clip_norm; None for what the budget allows.
         order: The order of generation: the names of all columns, or "schema" for the schema's own order or, if it has
             none, its columns with the target last.
     """
 
-    steps: int = 2000
+    steps: int = 500
     batch_size: int = 800
     clip_norm: float = 0.5
-    rate: float = 0.016
-    hidden: int | None = None
-    components: int | None = None
+    rate: float = 0.004
+    hidden: int = 32
+    components: int = 4
+    most_parents: int = 12
     penalty: float = 0.1
-    emphasis: float = 8.0
-    threshold: float = 0.05
+    emphasis: float = 2.0
+    threshold: float = 0.02
     average: float = 0.5
-    encoding_share: float = 0.35
-    moments_share: float = 0.12
-    tables_share: float = 0.1
+    distillation_steps: int = 1500
+    distillation_rate: float = 0.01
+    encoding_share: float = 0.4
+    graph_share: float = 0.3
+    moments_share: float = 0.1
     noise_multiplier: float | None = None
     order: Order = "schema"
 
     constraints: ClassVar[Constraints] = {
-        "steps": Whole(),
+        "steps": Whole(least=0),
         "batch_size": Whole(),
         "clip_norm": Number(least=1e-6),
         "rate": Number(least=1e-12),
-        "hidden": Optional(Whole()),
-        "components": Optional(Whole()),
+        "hidden": Whole(),
+        "components": Whole(),
+        "most_parents": Whole(),
         "penalty": Number(least=0),
         "emphasis": Number(least=0),
         "threshold": Number(least=0, most=1),
         "average": Number(least=0, most=1),
+        "distillation_steps": Whole(),
+        "distillation_rate": Number(least=1e-12),
         "encoding_share": Number(least=0.01, most=0.99),
+        "graph_share": Number(least=0.01, most=0.99),
         "moments_share": Number(least=0.01, most=0.99),
-        "tables_share": Number(least=0),
         "noise_multiplier": Optional(Number(least=1e-12)),
         "order": order_or("schema"),
     }
@@ -75,16 +84,16 @@ class LikelihoodSettings(Settings):
         super().__post_init__()
         if self.steps > STEPS_PER_ROUND and self.steps % STEPS_PER_ROUND:
             raise ValueError(f"Prada.steps: expected a multiple of {STEPS_PER_ROUND}, got {self.steps}.")
-        if self.encoding_share + self.moments_share > 0.99:
+        if self.encoding_share + self.graph_share + self.moments_share > 0.99:
             raise ValueError(
-                "Prada.encoding_share, moments_share: expected at most 0.99 together, "
-                f"got {self.encoding_share:g} and {self.moments_share:g}."
+                "Prada.encoding_share, graph_share, moments_share: expected at most 0.99 together, "
+                f"got {self.encoding_share:g}, {self.graph_share:g} and {self.moments_share:g}."
             )
 
     def order_for(self, schema: Schema) -> tuple[str, ...]:
         """The order of generation: the one that is set, the schema's, or its columns with the target last.
 
-        If it comes last, the target is drawn from a density that sees every other column and counts `emphasis` times.
+        If it comes last, the target is drawn from a density that may read every other column.
         """
         if not isinstance(self.order, str):
             return self.order

@@ -15,11 +15,11 @@ import numpy as np
 import optax
 
 from understudy.privacy.clipping import Layer
-from understudy.synthesizers.prada import structure
 from understudy.synthesizers.prada.batch import running_mean
 from understudy.synthesizers.prada.layout import Layout
 from understudy.synthesizers.prada.likelihood import density
-from understudy.synthesizers.prada.likelihood.density import Densities
+from understudy.synthesizers.prada.likelihood.density import Densities, used_inputs
+from understudy.synthesizers.prada.likelihood.parents import shrink_groups
 from understudy.synthesizers.prada.likelihood.schedule import DECAYS
 from understudy.synthesizers.prada.programs import Array, zeros_like
 
@@ -50,6 +50,7 @@ class State(NamedTuple):
 
     layers: Layers
     unit: Array
+    sources: Array
     mean: Layers
     memory: optax.OptState
     done: Array  # steps so far
@@ -74,6 +75,7 @@ class Likelihood:
         return State(
             layers=layers,
             unit=params.unit,
+            sources=params.sources,
             mean=zeros_like(layers),
             memory=zeros_like(jax.eval_shape(adam().init, layers)),
             done=np.zeros((), np.float32),
@@ -84,18 +86,19 @@ class Likelihood:
         return jnp.zeros(self.steps_per_round)
 
     def factors(self, state: State, rows: jax.Array) -> list[Layer]:
-        params = Densities(*state.layers, state.unit)
+        params = Densities(*state.layers, state.unit, state.sources)
         return density.factors(params, rows, state.numbers.weights, self.layout, self.components)
 
     def update(self, state: State, gradient: Sequence[jax.Array], prepared: jax.Array) -> State:
         """One step of Adam with the penalty, and of the mean over the last steps."""
         numbers, done = state.numbers, state.done
-        seen = self.layout.seen(1)[:, :, None]  # the noise is everywhere
-        slope = Layers(jnp.where(seen, gradient[0], 0.0) / numbers.batch, gradient[1] / numbers.batch)
+        used = used_inputs(state.sources)  # the noise is everywhere
+        slope = Layers(jnp.where(used, gradient[0], 0.0) / numbers.batch, gradient[1] / numbers.batch)
         direction, memory = adam().update(slope, state.memory)
         rate = numbers.rate * jnp.maximum(1.0 - done / numbers.steps, 0.0)
         layers: Layers = jax.tree.map(lambda weights, step: weights - rate * step, state.layers, direction)
-        layers = layers._replace(first=structure.shrunk(layers.first, self.layout, rate * numbers.penalty))
+        shrunk = shrink_groups(layers.first, state.sources, self.layout, rate * numbers.penalty)
+        layers = layers._replace(first=shrunk)
         mean = running_mean(state.mean, layers, done=done, total=numbers.steps, share=numbers.average)
         return state._replace(layers=layers, memory=memory, mean=mean, done=done + 1)
 

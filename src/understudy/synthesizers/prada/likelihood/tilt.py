@@ -1,0 +1,151 @@
+"""A tilt: weights of public rows under which they have the counts and moments that were measured.
+
+Let q be the model that the rows were drawn from, f_k a function of a row (whether it lies in a cell, or a product of
+two features) and t_k the measured mean of f_k, with noise of deviation τ_k. The tilted model is
+p(x) ∝ q(x) exp Σ_k θ_k f_k(x), with the θ that minimise
+
+    log E_q exp Σ_k θ_k f_k - Σ_k θ_k t_k + ½ Σ_k λ_k θ_k²,    λ_k = τ_k² / ω_k.
+
+At the minimum E_p f_k = t_k - λ_k θ_k: what is within the noise stays as q has it. It is the most likely model if the
+true mean of f_k lies about that of q with a variance of ω_k times that of f_k. ω is estimated: by how much farther the
+measured means are from those of q than their noise explains.
+
+The one rule: public mathematics. Rows of q and released numbers come in; no private row does.
+
+Sources: Della Pietra, Della Pietra and Lafferty (1997), "Inducing features of random fields"; Efron and Morris (1973),
+"Stein's estimation rule and its competitors", for ω.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.graphical.marginals import Measured
+from understudy.synthesizers.prada.likelihood.moments import NoisyMoments
+from understudy.synthesizers.prada.likelihood.pool import Pool
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+ITERATIONS = 60
+"""L-BFGS makes at most this many steps."""
+TOLERANCE = 1e-6
+"""It ends when a step gains less than this part of the objective: nearer is within the noise anyway."""
+LARGEST_WEIGHT = 20.0
+"""No row weighs more than this many times the mean: beyond it a few rows would stand for many."""
+LEAST_EXCESS = 1e-6
+"""A variance ω below this counts as this: means that agree within their noise are left as they are."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class CountTerm:
+    """A measured marginal: the cell of every row of the pool, the measured shares, and λ."""
+
+    codes: Codes
+    shares: Floats
+    penalty: float
+
+    @property
+    def size(self) -> int:
+        return len(self.shares)
+
+    def scores(self, theta: Floats) -> Floats:
+        return theta[self.codes]
+
+    def gaps(self, weights: Floats) -> Floats:
+        """Weighted minus measured means."""
+        return np.bincount(self.codes, weights, minlength=self.size) - self.shares
+
+    def dot(self, theta: Floats) -> float:
+        return float(theta @ self.shares)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class MomentTerm:
+    """Measured products of features: clipped rows of the pool, which products, their measured means, and λ of each."""
+
+    rows: NDArray[np.float32]  # (features, rows)
+    pairs: tuple[NDArray[np.int64], NDArray[np.int64]]
+    means: Floats
+    penalty: Floats
+
+    @property
+    def size(self) -> int:
+        return len(self.means)
+
+    def scores(self, theta: Floats) -> Floats:
+        matrix = np.zeros((len(self.rows), len(self.rows)), np.float32)
+        matrix[self.pairs] = theta
+        return np.einsum("fr,fr->r", self.rows, matrix @ self.rows).astype(np.float64)
+
+    def gaps(self, weights: Floats) -> Floats:
+        return ((self.rows * weights.astype(np.float32)) @ self.rows.T)[self.pairs] - self.means
+
+    def dot(self, theta: Floats) -> float:
+        return float(theta @ self.means)
+
+
+Term = CountTerm | MomentTerm
+
+
+def count_terms(pool: Pool, measured: Sequence[Measured], codes: Mapping[str, Codes], rows: float) -> list[CountTerm]:
+    """The terms of measured marginals; those that the pool has within the noise are left out."""
+    found: list[CountTerm] = []
+    for each in measured:
+        code = np.ravel_multi_index([codes[name] for name in each.clique], each.counts.shape)
+        shares, noise = each.counts.ravel() / rows, each.sigma / rows
+        made = np.bincount(code, minlength=len(shares)) / pool.rows
+        excess = float(np.sum((shares - made) ** 2)) - len(shares) * noise**2 - 1.0 / pool.rows
+        if excess > LEAST_EXCESS:
+            found.append(CountTerm(codes=code, shares=shares, penalty=noise**2 / excess))
+    return found
+
+
+def moment_term(pool: Pool, moments: NoisyMoments) -> MomentTerm:
+    """The term of measured moments, products of features of two columns.
+
+    ω is that of all products, or of one by itself where that is larger: a few large gaps are not taken for noise.
+    """
+    x, owners = moments.clipped(pool.features(moments.weightings).astype(np.float64)), pool.layout.owners
+    pairs = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
+    made, means = (x @ x.T / pool.rows)[pairs], moments.means[pairs]
+    excess = (means - made) ** 2 - moments.noise**2
+    typical = max(float(excess.mean()) if len(excess) else 0.0, LEAST_EXCESS)
+    return MomentTerm(rows=x.astype(np.float32), pairs=pairs, means=means, penalty=moments.noise**2 / np.maximum(excess, typical))
+
+
+def tilt(terms: Sequence[Term], rows: int) -> Floats:
+    """Weights of the rows of a pool, of mean 1."""
+    from scipy.optimize import minimize
+
+    terms = [term for term in terms if term.size]
+    if not terms:
+        return np.ones(rows)
+    ends = np.cumsum([term.size for term in terms])[:-1]
+
+    def objective(theta: Floats) -> tuple[float, Floats]:
+        parts = np.split(theta, ends)
+        log_weights = _scores(terms, parts)
+        largest = log_weights.max()
+        weights = np.exp(log_weights - largest)
+        total = weights.sum()
+        value, slopes = largest + math.log(total / rows), []
+        for term, part in zip(terms, parts, strict=True):
+            value += 0.5 * float(np.sum(term.penalty * part**2)) - term.dot(part)
+            slopes.append(term.gaps(weights / total) + term.penalty * part)
+        return value, np.concatenate(slopes)
+
+    start = np.zeros(sum(term.size for term in terms))
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS, "ftol": TOLERANCE})
+    log_weights = _scores(terms, np.split(found.x, ends))
+    weights = np.exp(log_weights - log_weights.max())
+    weights = np.minimum(weights / weights.mean(), LARGEST_WEIGHT)
+    return weights / weights.mean()
+
+
+def _scores(terms: Sequence[Term], parts: Sequence[Floats]) -> Floats:
+    """Σ_k θ_k f_k of every row."""
+    return np.sum([term.scores(part) for term, part in zip(terms, parts, strict=True)], axis=0)
