@@ -114,7 +114,8 @@ def moment_term(pool: Pool, moments: NoisyMoments) -> MomentTerm:
     made, means = (x @ x.T / pool.rows)[pairs], moments.means[pairs]
     excess = (means - made) ** 2 - moments.noise**2
     typical = max(float(excess.mean()) if len(excess) else 0.0, LEAST_EXCESS)
-    return MomentTerm(rows=x.astype(np.float32), pairs=pairs, means=means, penalty=moments.noise**2 / np.maximum(excess, typical))
+    penalty = moments.noise**2 / np.maximum(excess, typical)
+    return MomentTerm(rows=x.astype(np.float32), pairs=pairs, means=means, penalty=penalty)
 
 
 def tilt(terms: Sequence[Term], rows: int) -> Floats:
