@@ -103,6 +103,14 @@ def mixed() -> pl.DataFrame:
     return mixed_table(1500)
 
 
+@pytest.fixture
+def place(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Any:
+    """A folder with a table, a schema and the `understudy` command, for the tests of bad input."""
+    from bad_input import Place
+
+    return Place(tmp_path, capfd)
+
+
 MOST_MAPPINGS = 30_000
 _tests_run = itertools.count()
 
