@@ -20,10 +20,10 @@ demo: .venv/installed
 	$(BIN)/understudy demo -o demo
 
 test: .venv/installed-test
-	$(BIN)/pytest -n auto --dist loadgroup -m '$(EVERY_CHANGE)'
+	$(BIN)/pytest -n auto -m '$(EVERY_CHANGE)'
 
 test-all: .venv/installed-test
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto
 
 style: .venv/installed-test
 	$(BIN)/ruff format --check .

@@ -5,6 +5,7 @@ import itertools
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 # Tests compile many small programs and run each for a moment: before JAX is imported, ask for haste.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
@@ -31,18 +32,23 @@ QUICK = {
 
 # Methods that train by gradients compile a program for every new shape, which takes some ten seconds.
 COMPILED = ("prada", "prada-gan", "dpgan", "gem")
-# These train as `prada`, the default, does, so `make test` leaves their fits to the slow tests.
-ADVERSARIAL = ("prada-gan", "dpgan")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what takes long for methods that compile as slow: new shapes, and all fits of adversarial ones."""
+    """Marks tests of a new shape as slow for methods that compile."""
     for item in items:
         method = getattr(getattr(item, "callspec", None), "params", {}).get("method")
-        new_shape = item.get_closest_marker("new_shape") is not None and method in COMPILED
-        if new_shape or (item.path.stem in ("test_contract", "test_model") and method in ADVERSARIAL):
+        if item.get_closest_marker("new_shape") is not None and method in COMPILED:
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share models run in one worker; imported here, since one process needs no scheduler."""
+    from workers import SharingScheduling
+
+    return SharingScheduling(config, log)
 
 
 def quick(method: str):
@@ -95,6 +101,14 @@ def mixed_schema() -> Schema:
 @pytest.fixture(scope="session")
 def mixed() -> pl.DataFrame:
     return mixed_table(1500)
+
+
+@pytest.fixture
+def place(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Any:
+    """A folder with a table, a schema and the `understudy` command, for the tests of bad input."""
+    from bad_input import Place
+
+    return Place(tmp_path, capfd)
 
 
 MOST_MAPPINGS = 30_000

@@ -1,7 +1,7 @@
-"""Fitted models that tests share: each is made once a test run, by (method, schema, epsilon, seed).
+"""Fitted models that tests share: each is made once a test run, by method and epsilon.
 
-A test that only looks at a model takes it from `fitted`; a test that is about fitting calls `understudy.fit`. Tests of
-one method belong to one group, so that parallel workers (`--dist loadgroup`) do not make the same model twice.
+A test that only looks at a model takes it from `fitted`; a test that is about fitting calls `understudy.fit`. All tests
+with `every_method` that have the same method run in the same worker (workers.py), so that no model is made twice.
 """
 
 import datetime
@@ -14,19 +14,24 @@ import pytest
 
 import understudy
 from conftest import MIXED, QUICK, mixed_table
+from row_watch import RowWatch, watching
 from understudy.model import Model
 from understudy.synthesizers import METHODS
 from understudy.synthesizers.base import Method
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
 
+# These train as `prada`, the default, does, so `make test` leaves their fits to the slow tests.
+ADVERSARIAL = ("prada-gan", "dpgan")
+
 every_method = pytest.mark.parametrize(
-    "method", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in METHODS]
+    "method",
+    [pytest.param(name, id=f"method={name}", marks=[pytest.mark.slow] * (name in ADVERSARIAL)) for name in METHODS],
 )
 
 # A mixed table with one unmistakable row ----------------------------------------------------------------------------
 
-ROWS = 1237  # a number that no array of a model has as its length by chance
+ROWS = 1237  # prime, and the length of nothing else in a fit or a model
 NUMBER, WEIGHT, INSTANT = 123456.789012, 71.828182845904, datetime.datetime(2017, 3, 5, 7, 11, 13, 171717)
 CITY, COLOUR = "Xanthippe", "Zinnober"
 
@@ -96,8 +101,8 @@ def table_of(name: str) -> pl.DataFrame:
     return TABLES[name][1]()
 
 
-# Without noise the estimation of a tree takes its 300 steps, and most of a minute.
-FEWER_STEPS = {"mst": {"iterations": 20}}
+# Without noise the estimation of a graphical model takes its 300 steps.
+FEWER_STEPS = {"mst": {"iterations": 20}, "privmrf": {"iterations": 20}}
 
 
 def quick(method: str) -> Method:
@@ -105,10 +110,22 @@ def quick(method: str) -> Method:
     return METHODS[method](**QUICK.get(method, {}), **FEWER_STEPS.get(method, {}))
 
 
+def fitted(method: str, *, epsilon: float = 1.0) -> Model:
+    """The model of the mixed table by a method in its quick configuration."""
+    return watched_fit(method)[0] if epsilon == 1.0 else _fitted(method, epsilon)
+
+
 @functools.cache
-def fitted(method: str, schema: str = "mixed", epsilon: float = 1.0, seed: int = 0) -> Model:
-    """The model of a shared table by a method in its quick configuration."""
-    return understudy.fit(table_of(schema), TABLES[schema][0], quick(method), epsilon=epsilon, seed=seed)
+def watched_fit(method: str) -> tuple[Model, RowWatch]:
+    """The same at epsilon = 1, with what was seen of its rows outside the trusted base while it was fitted."""
+    with watching(ROWS) as watch:
+        model = understudy.fit(table_of("mixed"), MIXED, quick(method), epsilon=1.0, seed=0)
+    return model, watch
+
+
+@functools.cache
+def _fitted(method: str, epsilon: float) -> Model:
+    return understudy.fit(table_of("mixed"), MIXED, quick(method), epsilon=epsilon, seed=0)
 
 
 @functools.cache

@@ -273,7 +273,7 @@ def test_the_lattice_is_fine_enough_and_no_finer_than_needed(sigma):
 # --- One scale for the whole plan ---
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.2, 1.0, 5.0, 100.0])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0, *(pytest.param(e, marks=pytest.mark.slow) for e in (0.2, 5.0))])
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_a_calibrated_plan_spends_nearly_all_and_never_more(plan, epsilon):
     scale = calibrate(plan, Budget(epsilon=epsilon, delta=1e-6))

@@ -221,6 +221,14 @@ def test_a_receipt_survives_json():
     assert Receipt.from_json(receipt.to_json()) == receipt
 
 
+@pytest.mark.parametrize("header", [{"format": 1}, {"format": 3}, {"kind": "understudy-ledger"}])
+def test_a_receipt_of_another_format_is_refused(header):
+    content = json.loads(spend_all(Ledger(Budget(epsilon=1, delta=1e-6), [MOMENTS])).to_json())
+    assert (content["kind"], content["format"]) == ("understudy-receipt", 2)
+    with pytest.raises(ValueError, match="another kind or format"):
+        Receipt.from_json(json.dumps(content | header))
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"kind": "understudy-receipt", "format": 2}', "\x00"])
 def test_json_that_is_no_receipt_is_refused(text):
     with pytest.raises(ValueError, match=r"expected a receipt written by Receipt.to_json"):

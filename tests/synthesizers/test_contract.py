@@ -62,11 +62,11 @@ def test_a_configured_method_knows_its_name(method):
     assert isinstance(fitted(method).generator, FITTED[method])
 
 
-def test_columns_and_domain_are_the_schema_s(method):
-    for epsilon in (1.0, 1e6):
-        drawn = fitted(method, epsilon=epsilon).sample(700, seed=0)
-        assert drawn.height == 700
-        assert_in_domain(drawn, MIXED)
+@pytest.mark.parametrize("epsilon", [1.0, pytest.param(1e6, marks=pytest.mark.new_shape)])
+def test_columns_and_domain_are_the_schema_s(method, epsilon):
+    drawn = fitted(method, epsilon=epsilon).sample(700, seed=0)
+    assert drawn.height == 700
+    assert_in_domain(drawn, MIXED)
 
 
 def test_the_receipt_is_within_the_budget(method):
@@ -210,7 +210,7 @@ def test_a_table_of_hardly_any_rows(method, rows, epsilon):
 @pytest.mark.new_shape
 def test_a_wide_table(method):
     draw = np.random.default_rng(0)
-    kinds = ["continuous", "integer", "boolean", "categorical"] * 8
+    kinds = ["continuous", "integer", "boolean", "categorical"] * 5
     makers = {
         "continuous": lambda: draw.normal(size=120),
         "integer": lambda: draw.integers(0, 9, 120),

@@ -32,7 +32,6 @@ ANCHORS = {"continuous": "1", "integer": "1", "boolean": "true", "datetime": "20
 NUMERIC = ("continuous", "integer", "boolean", "categorical")
 TEXTUAL = ("boolean", "datetime", "categorical")
 TEMPORAL = ("datetime", "categorical")
-EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
 
 
 def without(found, place):
@@ -40,11 +39,17 @@ def without(found, place):
 
 
 class Count:
-    """Counts the cells that were read, and checks that nothing was printed meanwhile."""
+    """Counts the cells that were read, and checks that nothing was printed meanwhile.
 
-    def __init__(self, capfd):
-        self.capfd, self.cells = capfd, 0
+    `effort` multiplies the number of examples.
+    """
+
+    def __init__(self, capfd, effort):
+        self.capfd, self.effort, self.cells = capfd, effort, 0
         capfd.readouterr()
+
+    def examples(self, number):
+        return settings(deadline=None, derandomize=True, max_examples=number * self.effort)
 
     def read(self, source, kinds, missing=()):
         found = values(source, kinds, missing)
@@ -52,13 +57,14 @@ class Count:
         return found
 
     def finish(self, at_least):
+        """`at_least` follows from the number of examples and the least length of their lists."""
         assert self.capfd.readouterr() == ("", "")
-        assert self.cells >= at_least
+        assert self.cells >= at_least * self.effort
 
 
-@pytest.fixture
-def count(capfd):
-    return Count(capfd)
+@pytest.fixture(params=[1, pytest.param(4, marks=pytest.mark.slow)], ids=["few", "many"])
+def count(capfd, request):
+    return Count(capfd, request.param)
 
 
 # Objects in pandas ------------------------------------------------------------------------------------------------
@@ -72,7 +78,7 @@ def test_an_object_is_read_by_itself_alone(count):
     alone = [without(count.read(frame_of([cell]), KINDS), 0) for cell in ODD]
 
     @given(st.lists(st.sampled_from(range(len(ODD))), min_size=15, max_size=40), st.sampled_from([(), ("?", "7")]))
-    @EXAMPLES
+    @count.examples(20)
     def check(places, missing):
         found = count.read(frame_of([ODD[place] for place in places]), KINDS, missing)
         fewer = count.read(frame_of([ODD[place] for place in places[1:]]), KINDS, missing)
@@ -81,7 +87,7 @@ def test_an_object_is_read_by_itself_alone(count):
             assert without(found, 0) == {kind: [alone[place][kind][0] for place in places] for kind in KINDS}
 
     check()
-    count.finish(at_least=10_000)
+    count.finish(at_least=3000)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +109,7 @@ def test_a_type_that_pandas_infers_decides_nothing(count, cells, more):
     """One odd row turns the column into another type; the other rows are read as before."""
 
     @given(st.lists(cells, min_size=4, max_size=8), st.sampled_from(range(len(more))))
-    @settings(EXAMPLES, max_examples=8)
+    @count.examples(4)
     def check(cells, place):
         expected = without(count.read(frame_of(cells), KINDS), 0)
         for column in ([*cells], [*cells, more[place]]):
@@ -111,7 +117,7 @@ def test_a_type_that_pandas_infers_decides_nothing(count, cells, more):
             assert_reads(count, inferred, expected)
 
     check()
-    count.finish(at_least=400)
+    count.finish(at_least=100)
 
 
 def assert_reads(count, column, expected):
@@ -195,7 +201,7 @@ def test_a_cell_of_a_declared_type_is_read_by_itself_alone(count, tmp_path, name
     file = tmp_path / "x.parquet"
 
     @given(st.lists(st.none() | cells, min_size=6, max_size=12), st.sampled_from([(), ("7", "1970-01-02")]))
-    @settings(EXAMPLES, max_examples=8)
+    @count.examples(5)
     def check(cells, missing):
         frame = typed(name, cells)
         found = count.read(frame, kinds, missing)
@@ -206,7 +212,7 @@ def test_a_cell_of_a_declared_type_is_read_by_itself_alone(count, tmp_path, name
             assert count.read(frame.to_arrow(), kinds, missing) == found
 
     check()
-    count.finish(at_least=150)
+    count.finish(at_least=90)
 
 
 REFUSED = {
@@ -250,7 +256,7 @@ def test_a_cell_of_pyarrow_is_read_by_itself_alone(count, name):
     kind, cells, kinds = ARROWS[name]
 
     @given(st.lists(st.none() | cells, min_size=6, max_size=12))
-    @settings(EXAMPLES, max_examples=6)
+    @count.examples(4)
     def check(cells):
         cells = [1, *cells] if pa.types.is_dictionary(kind) else cells
         found = count.read(pa.table({each: arrow(kind, cells) for each in kinds}), kinds)
@@ -258,7 +264,7 @@ def test_a_cell_of_pyarrow_is_read_by_itself_alone(count, name):
         assert fewer == {name: column[:-1] for name, column in found.items()}
 
     check()
-    count.finish(at_least=60)
+    count.finish(at_least=40)
 
 
 @pytest.mark.parametrize("kind", [pa.decimal256(60, 2), pa.list_(pa.int64()), pa.duration("s"), pa.binary()])
@@ -323,7 +329,7 @@ def test_a_cell_of_any_pandas_type_is_read_as_an_object_is(count, dtype):
     """A type of pandas is a faster way to the values that its cells have as objects."""
 
     @given(st.lists(PANDAS[dtype], min_size=8, max_size=12))
-    @settings(EXAMPLES, max_examples=4)
+    @count.examples(3)
     def check(cells):
         column = pandas_column(dtype, cells)
         expected = without(count.read(frame_of(list(column.astype(object))), KINDS), 0)
@@ -331,7 +337,7 @@ def test_a_cell_of_any_pandas_type_is_read_as_an_object_is(count, dtype):
         assert_reads(count, column[1:], without(expected, 0))
 
     check()
-    count.finish(at_least=150)
+    count.finish(at_least=110)
 
 
 # The same cells from everywhere ------------------------------------------------------------------------------------
@@ -352,7 +358,7 @@ def test_text_means_the_same_everywhere(count, tmp_path):
     """CSV, plain and packed, Parquet, polars, pandas and pyarrow; a column that is declared as text holds no number."""
 
     @given(st.lists(TEXTS, min_size=8, max_size=20), st.sampled_from([(), ("?", "7", "true", "2020-01-01")]))
-    @settings(EXAMPLES, max_examples=15)
+    @count.examples(10)
     def check(cells, missing):
         columns = {kind: ["1970-01-01", *cells] if kind == "datetime" else ["1", *cells] for kind in KINDS}
         found = count.read(written_csv(tmp_path, columns), KINDS, missing)
@@ -367,7 +373,7 @@ def test_text_means_the_same_everywhere(count, tmp_path):
         assert count.read(written_csv(tmp_path, fewer), KINDS, missing) == {k: v[:-1] for k, v in found.items()}
 
     check()
-    count.finish(at_least=5000)
+    count.finish(at_least=3000)
 
 
 def test_numbers_and_instants_mean_the_same_everywhere(count, tmp_path):
@@ -378,7 +384,7 @@ def test_numbers_and_instants_mean_the_same_everywhere(count, tmp_path):
     columns += [(TEMPORAL, each) for each in (st.datetimes(), zoned)]
 
     @given(st.sampled_from(columns), st.data())
-    @settings(EXAMPLES, max_examples=25)
+    @count.examples(15)
     def check(column, data):
         kinds, each = column
         cells = data.draw(st.lists(each, min_size=6, max_size=12))
@@ -397,4 +403,4 @@ def test_numbers_and_instants_mean_the_same_everywhere(count, tmp_path):
             assert count.read(source, kinds) == found
 
     check()
-    count.finish(at_least=3000)
+    count.finish(at_least=1000)

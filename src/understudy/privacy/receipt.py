@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 ADJACENCY = "add or remove one unit"
-HEADER = {"kind": "understudy-receipt", "format": 1}
+HEADER = {"kind": "understudy-receipt", "format": 2}
 SEEDED = (
     "The noise was drawn from a seed. Whoever knows the seed can draw the same noise again and take it off, and then "
     "nothing is protected. A seed is for tests and experiments."
