@@ -34,8 +34,10 @@ from understudy.synthesizers.prada.likelihood.pool import POOL_ROWS, Pool
 from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties
 from understudy.synthesizers.prada.likelihood.settings import STEPS_PER_ROUND, LikelihoodSettings
 from understudy.synthesizers.prada.likelihood.start import (
+    Correlations,
     FeatureFacts,
     LinearStart,
+    correlations_of,
     feature_facts,
     linear_start,
     start_params,
@@ -154,9 +156,7 @@ class _Started:
         pairs = prune_parents(norms, self.settings.threshold, self._column_weights())
         if self.measured is not None and self.moments is not None:
             pool = Pool(made.sample(POOL_ROWS, key=self.key.child("second pool")), self.encoder, self.layout)
-            codes = pool.codes(self.measured.bins)
-            counts = count_terms(pool, self.measured.measured, codes, max(self.encoder.rows, 1.0))
-            weights = tilt([*counts, moment_term(pool, self.moments)], pool.rows)
+            weights = _tilted(pool, self.measured, self.moments)
             params = cut_inputs(params, pairs, self.facts.means, self.layout)
             params = _distil(params, pool, weights, self.settings, self.key.child("second"), SECOND_RATE)
             made, rows = self._calibrated(params, "last")
@@ -164,21 +164,7 @@ class _Started:
         return dataclasses.replace(made, norms=norms.astype(np.float32), pairs=pairs)
 
     def _calibrated(self, params: Densities, name: str) -> tuple[FittedDensity, NDArray[np.float32]]:
-        """The fitted generator, its parents unknown, and rows it has generated: (features, rows)."""
-        layout, components, limit = self.layout, self.settings.components, score_limit(self.encoder)
-        key = self.key.child("calibrate").child(name).jax()
-        made, rows = calibrate_marginals(params, self.facts.shares, limit, key, layout, components, CALIBRATION_ROWS)
-        nothing = np.zeros((layout.columns, layout.columns))
-        fitted = FittedDensity(
-            layout=layout,
-            params=made.arrays(),
-            norms=nothing.astype(np.float32),
-            pairs=nothing > 0,
-            edges=category_edges(self.encoder, layout),
-            components=components,
-            limit=limit,
-        )
-        return fitted, np.asarray(rows)
+        return _calibrated(params, self.facts, self.layout, self.settings, self.encoder, self.key.child(name))
 
     def _influences(self, made: FittedDensity, rows: NDArray[np.float32]) -> NDArray[np.float64]:
         params = Densities(*(made.params[name] for name in Densities._fields))
@@ -197,45 +183,54 @@ def _start(request: FitRequest) -> _Started:
     encoder, ledger, key = request.encoder, request.ledger, request.key
     layout = Layout.of(encoder, settings.order_for(encoder.schema))
     facts = feature_facts(encoder, layout)
-    measured = moments = None
-    pairs, weights = np.zeros((layout.columns, layout.columns), bool), np.ones(POOL_ROWS)
-    pool = None
-    if layout.columns > 1:
-        measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"))
-        moments = measure_moments(request.rows, encoder, layout, facts, ledger=ledger, key=key)
-        net = measured.model.to_bayesnet(measured.bins)
-        pool = Pool(net.sample(POOL_ROWS, key=key.child("first pool")), encoder, layout)
-        weights = tilt([moment_term(pool, moments)], pool.rows)
-        pairs = candidate_parents(pool.codes(measured.bins), weights, layout, settings.most_parents)
-    start, params = _start_densities(pool, weights, pairs, facts, layout, settings, key)
-    if pool is not None:
-        params = _distil(params, pool, weights, settings, key.child("first"), 1.0)
-    return _Started(
-        request=request,
-        layout=layout,
-        facts=facts,
-        measured=measured,
-        moments=moments,
-        start=start,
-        params=params,
-    )
+    common = {"request": request, "layout": layout, "facts": facts}
+    if layout.columns == 1:
+        alone = Correlations(facts.means, np.sqrt(facts.variances), np.eye(layout.features))
+        start, params = _start_densities(alone, np.zeros((1, 1), bool), facts, layout, settings, key)
+        return _Started(**common, measured=None, moments=None, start=start, params=params)
+    measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"))
+    moments = measure_moments(request.rows, encoder, layout, facts, ledger=ledger, key=key)
+    pool = _first_pool(measured, moments, facts, layout, settings, encoder, key)
+    weights = _tilted(pool, measured, moments)
+    pairs = candidate_parents(pool.codes(measured.bins), weights, layout, settings.most_parents)
+    found = correlations_of(pool.features().astype(np.float64), weights)
+    start, params = _start_densities(found, pairs, facts, layout, settings, key)
+    params = _distil(params, pool, weights, settings, key.child("first"), 1.0)
+    return _Started(**common, measured=measured, moments=moments, start=start, params=params)
 
 
-def _start_densities(
-    pool: Pool | None,
-    weights: NDArray[np.float64],
-    pairs: Pairs,
+def _first_pool(
+    measured: MeasuredModel,
+    moments: NoisyMoments,
     facts: FeatureFacts,
     layout: Layout,
     settings: LikelihoodSettings,
+    encoder: Encoder,
     key: Key,
+) -> Pool:
+    """Rows of the graphical model, and as many of a normal copula that has the measured moments.
+
+    A tilt can only weigh rows that there are: where one of the two has hardly any, the other may have more.
+    """
+    net = measured.model.to_bayesnet(measured.bins)
+    earlier = np.tril(np.ones((layout.columns, layout.columns), bool), -1)
+    _, params = _start_densities(moments.correlations(facts, layout), earlier, facts, layout, settings, key)
+    copula, _ = _calibrated(params, facts, layout, settings, encoder, key.child("copula"))
+    halves = [each.sample(POOL_ROWS // 2, key=key.child("first pool")) for each in (net, copula)]
+    return Pool({name: np.concatenate([half[name] for half in halves]) for name in layout.names}, encoder, layout)
+
+
+def _tilted(pool: Pool, measured: MeasuredModel, moments: NoisyMoments) -> NDArray[np.float64]:
+    """Weights under which the rows of a pool have the measured counts and moments."""
+    counts = count_terms(pool, measured.measured, pool.codes(measured.bins), max(pool.encoder.rows, 1.0))
+    return tilt([*counts, moment_term(pool, moments)], pool.rows)
+
+
+def _start_densities(
+    found: Correlations, pairs: Pairs, facts: FeatureFacts, layout: Layout, settings: LikelihoodSettings, key: Key
 ) -> tuple[LinearStart, Densities]:
-    """Linear predictions on weighted rows of the pool, and the densities they stand for."""
-    if pool is None:
-        size = layout.features
-        start = LinearStart(np.zeros((size, size)), facts.means, np.sqrt(facts.variances))
-    else:
-        start = linear_start(pool.features().astype(np.float64), weights, pairs, layout)
+    """Linear predictions from correlations, and the densities they stand for."""
+    start = linear_start(found, pairs, layout)
     params = start_params(
         start,
         facts.shares,
@@ -246,6 +241,27 @@ def _start_densities(
         key.child("weights").numpy(),
     )
     return start, params
+
+
+def _calibrated(
+    params: Densities, facts: FeatureFacts, layout: Layout, settings: LikelihoodSettings, encoder: Encoder, key: Key
+) -> tuple[FittedDensity, NDArray[np.float32]]:
+    """The fitted generator, its parents unknown, and rows it has generated: (features, rows)."""
+    limit = score_limit(encoder)
+    made, rows = calibrate_marginals(
+        params, facts.shares, limit, key.child("calibrate").jax(), layout, settings.components, CALIBRATION_ROWS
+    )
+    nothing = np.zeros((layout.columns, layout.columns))
+    fitted = FittedDensity(
+        layout=layout,
+        params=made.arrays(),
+        norms=nothing.astype(np.float32),
+        pairs=nothing > 0,
+        edges=category_edges(encoder, layout),
+        components=settings.components,
+        limit=limit,
+    )
+    return fitted, np.asarray(rows)
 
 
 def _distil(

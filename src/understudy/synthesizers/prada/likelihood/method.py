@@ -4,8 +4,8 @@ Columns are generated one after the other, each from a mixture of normals (or fr
 from its parents, bent by a small hidden layer. A fit has five parts:
 
 1. A graphical model of counted marginals (AIM), and one noisy matrix of second moments, of values as well as of ranks.
-2. Rows drawn from the graphical model, weighted so that they have the measured moments (tilt.py). Everything from here
-   to the private steps is post-processing.
+2. Rows drawn from the graphical model and from a normal copula with the measured moments, weighted so that they have
+   the measured counts and moments (tilt.py). Everything from here to the private steps is post-processing.
 3. Distillation: the densities learn those rows, without noise. They know then what the measurements know.
 4. DP-SGD on the log-likelihood, in small steps: it adds what pairs of columns cannot say. A group lasso shrinks inputs
    that are not needed, and inputs with hardly any influence are cut.

@@ -4,6 +4,9 @@ Numbers enter as scores that follow their values too (value weighting): a few ro
 column's variance, and what they depend on hardly shows among ranks.
 
 The one rule: rows go to `noisy_second_moments` and nowhere else. What comes back is public.
+
+Source: Ledoit and Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices", for why a
+noisy matrix is shrunk before it is inverted.
 """
 
 import dataclasses
@@ -20,10 +23,10 @@ from understudy.privacy.ledger import Ledger
 from understudy.privacy.moments import noisy_second_moments
 from understudy.privacy.normal_scores import ValueWeighting
 from understudy.privacy.rows import PrivateRows
-from understudy.synthesizers.moments import squared_clip_norm
+from understudy.synthesizers.moments import nearest_correlation, squared_clip_norm
 from understudy.synthesizers.prada.batch import LockedFeatures
 from understudy.synthesizers.prada.layout import Layout
-from understudy.synthesizers.prada.likelihood.start import FeatureFacts
+from understudy.synthesizers.prada.likelihood.start import Correlations, FeatureFacts
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +36,12 @@ CLIP_RANGE = (1.0, 3.0)
 """For their moments rows are clipped to a squared norm between these multiples of its expectation."""
 NOISE_TARGET = 0.04
 """Rows are clipped as loosely as keeps the noise of a second moment at this deviation."""
+LEAST_LOADING = 0.3
+"""A value-weighted score is taken to have at least this much of the normal score in it."""
+SMALLEST = 1e-3
+"""A correlation matrix that is inverted has eigenvalues of at least this."""
+SMALLEST_OF_NOISE = 0.5
+"""Its eigenvalues are also at least this multiple of the radius of its noise."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,6 +59,25 @@ class NoisyMoments:
     noise: float
     clip_norm: float
     weightings: Mapping[str, ValueWeighting]
+
+    def correlations(self, facts: FeatureFacts, layout: Layout) -> Correlations:
+        """The correlations of normal scores and categories that a normal copula with these moments has.
+
+        The measured diagonal undoes what clipping took from each feature, and the known means are subtracted. A score
+        that follows values is a = loading · Z + something that a copula cannot see, so its products are divided by the
+        loading. What comes out becomes the nearest correlation matrix.
+        """
+        loadings = np.ones(layout.features)
+        for name, weighting in self.weightings.items():
+            loadings[layout.starts[layout.names.index(name)]] = max(weighting.loading, LEAST_LOADING)
+        kept = np.sqrt(np.clip(np.diag(self.means) / (facts.variances + facts.means**2), 0.3, 1.2))
+        covariance = self.means / np.outer(kept, kept) - np.outer(facts.means, facts.means)
+        deviations = np.sqrt(facts.variances)
+        spread = deviations * loadings
+        smallest = min(max(SMALLEST, SMALLEST_OF_NOISE * 2 * self.noise * math.sqrt(layout.features)), 0.9)
+        matrix = np.clip(covariance / np.outer(spread, spread), -0.99, 0.99)
+        matrix = nearest_correlation(matrix, smallest=smallest, rounds=50, tolerance=None)
+        return Correlations(facts.means, deviations, matrix)
 
     def clipped(self, x: Floats) -> Floats:
         """Public rows of value-weighted features, (features, rows), clipped as the private ones were."""

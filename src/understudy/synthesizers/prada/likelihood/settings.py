@@ -54,8 +54,8 @@ class LikelihoodSettings(Settings):
     distillation_steps: int = 1500
     distillation_rate: float = 0.01
     encoding_share: float = 0.4
-    graph_share: float = 0.3
-    moments_share: float = 0.1
+    graph_share: float = 0.25
+    moments_share: float = 0.15
     noise_multiplier: float | None = None
     order: Order = "schema"
 

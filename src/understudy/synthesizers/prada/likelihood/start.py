@@ -63,18 +63,31 @@ class LinearStart(NamedTuple):
     left: Floats
 
 
-def linear_start(x: Floats, row_weights: Floats, pairs: NDArray[np.bool_], layout: Layout) -> LinearStart:
-    """Least squares on weighted public rows, (features, rows), each column from its parents alone.
+class Correlations(NamedTuple):
+    """Means, deviations and correlations of the features, from public rows or from noisy moments."""
 
-    Args:
-        pairs: Which earlier columns each column reads: (columns, columns).
-    """
+    means: Floats  # (features,)
+    deviations: Floats  # (features,)
+    matrix: Floats  # (features, features)
+
+
+def correlations_of(x: Floats, row_weights: Floats) -> Correlations:
+    """Those of weighted public rows, (features, rows)."""
     shares = row_weights / row_weights.sum()
     means = x @ shares
     centred = x - means[:, None]
     covariance = (centred * shares) @ centred.T
     deviations = np.sqrt(np.maximum(np.diag(covariance), 1e-6))
-    correlation = covariance / np.outer(deviations, deviations)
+    return Correlations(means, deviations, covariance / np.outer(deviations, deviations))
+
+
+def linear_start(found: Correlations, pairs: NDArray[np.bool_], layout: Layout) -> LinearStart:
+    """Least squares, each column from its parents alone.
+
+    Args:
+        pairs: Which earlier columns each column reads: (columns, columns).
+    """
+    means, deviations, correlation = found
     weights, left = np.zeros_like(correlation), deviations.copy()
     for j in range(layout.columns):
         own, read = np.flatnonzero(layout.owners == j), np.flatnonzero(pairs[j, layout.owners])
