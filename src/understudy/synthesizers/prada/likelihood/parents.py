@@ -120,7 +120,8 @@ def influences(params: Densities, x: jax.Array, key: jax.Array, layout: Layout, 
         shuffled = x[:, jax.random.permutation(key, x.shape[1])]
         given = jnp.where((jnp.asarray(layout.owners) == k)[:, None], shuffled, x)
         found = log_density(params, x, layout, components, given=given)
-        return jnp.where(jnp.arange(layout.columns) > k, before - jnp.mean(found, axis=1), 0.0)
+        reads = jnp.any(_owners(params.sources, layout) == k, axis=1)
+        return jnp.where(reads, before - jnp.mean(found, axis=1), 0.0)  # of others rounding errors would be left
 
     _, lost = lax.scan(
         lambda _, at: (None, without(*at)), None, (jnp.arange(layout.columns), jax.random.split(key, layout.columns))
