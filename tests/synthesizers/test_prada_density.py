@@ -33,7 +33,9 @@ def plain_log_density(made, x, layout, components):
             if block.number and (not block.categories or own[1] == 1):
                 shift, raw, weight = o[:components], o[components : 2 * components], o[2 * components : 3 * components]
                 low, high = np.log(density.SCALES)
-                scale = np.exp((low + high) / 2 + (high - low) / 2 * np.tanh((raw - (low + high) / 2) * 2 / (high - low)))
+                scale = np.exp(
+                    (low + high) / 2 + (high - low) / 2 * np.tanh((raw - (low + high) / 2) * 2 / (high - low))
+                )
                 share = np.exp(weight) / np.exp(weight).sum()
                 s = made.unit[j]
                 found[j, r] += np.log(share @ stats.norm.pdf(own[0], s * (linear[0] + shift), s * scale))
