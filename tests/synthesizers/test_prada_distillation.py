@@ -87,7 +87,7 @@ def test_densities_start_as_the_normal_distribution_of_the_rows():
     sources = sources_of(every_pair(FOUR), FOUR)
     made = start_params(start, np.zeros((4, 1)), sources, FOUR, 6, 1, np.random.default_rng(0))
     found = np.asarray(densities_of(made, x[:, :50], FOUR, 1)).sum(axis=0)
-    exact = stats.multivariate_normal.logpdf(x[:, :50].T, np.zeros(4), np.cov(x))
+    exact = stats.multivariate_normal.logpdf(x[:, :50].T, np.zeros(4), np.cov(x))  # pyright: ignore[reportArgumentType]
     np.testing.assert_allclose(found, exact, atol=0.02)
 
 
