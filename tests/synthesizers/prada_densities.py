@@ -50,4 +50,5 @@ def densities(
     first[:, :-1] *= (sources >= 0)[:, :, None]
     second = second + 0.5 * draw.standard_normal(second.shape)
     unit = draw.uniform(0.3, 1.0, layout.columns)
-    return Densities(*(np.asarray(value, np.float32) for value in (first, second, unit)), sources)
+    first, second, unit = (np.asarray(value, np.float32) for value in (first, second, unit))
+    return Densities(first, second, unit, sources)

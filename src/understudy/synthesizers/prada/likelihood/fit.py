@@ -64,7 +64,8 @@ def fit_densities(requests: Sequence[FitRequest]) -> list[FittedDensity]:
 
 def _trained(state: State, settings: LikelihoodSettings) -> Densities:
     layers = state.mean if settings.average else state.layers
-    return Densities(*(np.nan_to_num(np.asarray(value)) for value in (*layers, state.unit)), state.sources)
+    first, second, unit = (np.nan_to_num(np.asarray(value)) for value in (*layers, state.unit))
+    return Densities(first, second, unit, state.sources)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -167,7 +168,9 @@ class _Started:
         """The fitted generator, its parents unknown, and rows it has generated: (features, rows)."""
         layout, components, limit = self.layout, self.settings.components, score_limit(self.encoder)
         key = self.key.child("calibrate").child(name).jax()
-        made, rows = calibrate_marginals(params, self.facts.shares, limit, key, layout, components, CALIBRATION_ROWS)
+        made, rows = calibrate_marginals(
+            params, self.facts.shares, np.asarray(limit, np.float32), key, layout, components, CALIBRATION_ROWS
+        )
         nothing = np.zeros((layout.columns, layout.columns))
         fitted = FittedDensity(
             layout=layout,
