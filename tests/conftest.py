@@ -9,6 +9,7 @@ from typing import Any
 
 # Tests compile many small programs and run each for a moment: before JAX is imported, ask for haste.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported: threads of small products only wait
 os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")  # arrays of different ranks never meet by accident
 
 import numpy as np
