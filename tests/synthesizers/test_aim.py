@@ -85,7 +85,7 @@ def test_numbers_keep_a_dependence_that_no_tree_holds():
 
 
 def test_a_fit_is_the_model_that_is_measured():
-    budget = Budget(epsilon=2.0, delta=1e-6)
+    budget = Budget(epsilon=1.0, delta=1e-6)
 
     def given():
         ledger = Ledger(budget, planned_mechanisms(RING, QUICK_AIM, budget))

@@ -148,6 +148,7 @@ def test_distilled_densities_have_the_slope_and_the_deviation_of_their_rows(weig
         assert np.sqrt(mass @ grid**2) == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.slow
 def test_distilled_categories_have_the_shares_of_their_rows():
     draw = np.random.default_rng(0)
     layout = Layout((categorical("a", 2), categorical("b", 2)))

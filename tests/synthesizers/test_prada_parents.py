@@ -23,6 +23,9 @@ from understudy.synthesizers.prada.likelihood.parents import (
 )
 from understudy.synthesizers.prada.likelihood.start import LinearStart, start_params
 
+norms_of = jax.jit(group_norms, static_argnames="layout")
+shrunk_of = jax.jit(shrink_groups, static_argnames="layout")
+
 # Candidates ---------------------------------------------------------------------------------------------------------
 
 
@@ -110,7 +113,7 @@ def plain_norms(made, layout):
 @pytest.mark.parametrize("pairs", [every_pair(LAYOUT), some_pairs()], ids=["all earlier", "some"])
 def test_group_norms_are_those_of_the_weights_of_a_pair(pairs):
     made = densities(pairs)
-    found = np.asarray(group_norms(made.first, made.sources, LAYOUT))
+    found = np.asarray(norms_of(made.first, made.sources, LAYOUT))
     np.testing.assert_allclose(found, plain_norms(made, LAYOUT), rtol=1e-5)
     np.testing.assert_array_equal(found > 0, pairs)
 
@@ -120,7 +123,7 @@ def test_groups_are_shorter_by_their_amount_and_zero_below_it():
     norms = plain_norms(made, LAYOUT)
     amount = norms * draw.uniform(0.2, 0.8, norms.shape)
     amount[4, 2] = 1.01 * norms[4, 2]
-    shrunk = np.asarray(shrink_groups(jnp.asarray(made.first), made.sources, LAYOUT, jnp.asarray(amount, jnp.float32)))
+    shrunk = np.asarray(shrunk_of(made.first, made.sources, LAYOUT, amount.astype(np.float32)))
     expected = np.array(made.first)
     for j, row in enumerate(made.sources):
         for i, feature in enumerate(row):
@@ -179,7 +182,7 @@ def test_what_is_no_parent_is_cut_and_leaves_its_mean():
     pairs[4, 1] = pairs[3, 0] = False
     means = np.linspace(0.1, 0.5, LAYOUT.features)
     cut = cut_inputs(made, pairs, means, LAYOUT)
-    np.testing.assert_array_equal(np.asarray(group_norms(cut.first, cut.sources, LAYOUT)) > 0, pairs)
+    np.testing.assert_array_equal(np.asarray(norms_of(cut.first, cut.sources, LAYOUT)) > 0, pairs)
     for j, features in ((4, [1, 2, 3]), (3, [0])):
         gone = np.isin(made.sources[j], features)
         assert not np.isin(cut.sources[j], features).any() and (cut.sources[j][gone] == -1).all()
