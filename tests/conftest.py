@@ -9,6 +9,7 @@ from typing import Any
 
 # Tests compile many small programs and run each for a moment: before JAX is imported, ask for haste.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported: threads of small products only wait
 os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")  # arrays of different ranks never meet by accident
 
 import numpy as np
@@ -23,7 +24,7 @@ from understudy.tables.schema import Schema
 QUICK = {
     "aim": {"rounds_per_column": 1.0, "least_rounds": 0.5, "iterations": 10},
     "gem": {"steps": 4, "last_steps": 40, "components": 64, "width": 16},
-    "prada": {"steps": 50, "batch_size": 50, "hidden": 4, "components": 2},
+    "prada": {"steps": 25, "batch_size": 50, "hidden": 4, "components": 2, "distillation_steps": 50},
     "prada-gan": {"critic_steps": 40, "batch_size": 50},
     "dpgan": {"critic_steps": 40, "batch_size": 50, "widths": (16,)},
     "dp-merf": {"features": 200, "steps": 40, "fakes": 100, "widths": (16,)},

@@ -30,20 +30,24 @@ class RowWatch:
         self.calls = 0
         self.found: set[str] = set()
 
-    def __call__(self, frame: types.FrameType, event: str, value: Any) -> None:
-        if event != "call" and event != "return":
-            return
+    def __call__(self, frame: types.FrameType, event: str, value: Any) -> Any:
+        """What `sys.settrace` calls for every function that is entered; its own lines are of no interest."""
         path = frame.f_code.co_filename
         if not path.startswith(_OURS):
-            return
-        if event == "return" and path == _ROWS_MODULE and frame.f_code.co_name == "lock":
-            self.locked = True
+            return None
+        if path == _ROWS_MODULE and frame.f_code.co_name == "lock":
+            return self._until_it_returns
         is_function = frame.f_code.co_name != "<module>"
-        if self.locked and event == "call" and is_function and not path.startswith(_TRUSTED):
+        if self.locked and is_function and not path.startswith(_TRUSTED):
             self.calls += 1
             for name, held in frame.f_locals.items():
                 if any(self.is_as_long_as_the_table(each) for each in contents(held)):
                     self.found.add(f"{Path(path).relative_to(PACKAGE)}: {frame.f_code.co_qualname}({name})")
+        return None
+
+    def _until_it_returns(self, frame: types.FrameType, event: str, value: Any) -> Any:
+        self.locked = self.locked or event == "return"
+        return self._until_it_returns
 
     def is_as_long_as_the_table(self, held: object) -> bool:
         if isinstance(held, np.ndarray) or type(held).__module__.startswith(("jaxlib", "polars", "pandas", "pyarrow")):
@@ -54,12 +58,12 @@ class RowWatch:
 @contextlib.contextmanager
 def watching(rows: int, *, locked: bool = False) -> Generator[RowWatch, None, None]:
     """Watches what is called in the block; `rows` is the length of the table, and best of nothing else."""
-    watch = RowWatch(rows, locked=locked)
-    sys.setprofile(watch)
+    watch, before = RowWatch(rows, locked=locked), sys.gettrace()
+    sys.settrace(watch)
     try:
         yield watch
     finally:
-        sys.setprofile(None)
+        sys.settrace(before)
 
 
 def contents(held: object, depth: int = 3) -> Iterator[object]:

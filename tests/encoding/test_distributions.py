@@ -149,6 +149,25 @@ def test_far_bins_of_nothing_but_noise_are_not_believed(bounds, tries, allowed):
     assert far <= allowed
 
 
+@pytest.mark.parametrize(
+    ("bounds", "deviations", "found"),
+    [
+        ((0.0, 64.0), 4.0, True),  # noise cannot stretch the range beyond the bounds
+        ((None, None), 4.0, False),
+        ((0.0, None), 4.0, False),
+        ((None, None), 6.0, True),
+        ((0.0, 64.0), 3.0, False),
+    ],
+)
+def test_a_small_far_group_needs_fewer_deviations_within_bounds(bounds, deviations, found):
+    """Rows in [0, 4) and a few in [60, 62), many times the range away; the bins between are empty."""
+    edges, masses = np.arange(0.0, 66.0, 2.0), np.zeros(32)
+    masses[:2], masses[30] = 2000.0, deviations * 10.0
+    learned = distribution(edges, masses, noise=10.0, low=bounds[0], high=bounds[1], integer=False)
+    share = 1.0 - learned.interval(np.array([59.0]))[0][0]
+    assert share == pytest.approx(masses[30] / masses.sum(), rel=0.05) if found else share < 1e-3
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_near_tail_is_not_cut_off(seed):
     edges = np.arange(0.0, 41.0)

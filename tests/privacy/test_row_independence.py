@@ -12,6 +12,7 @@ from understudy.privacy.row_programs import apply_row_wise, row_program
 from understudy.synthesizers.prada.adversarial import critic as critics
 from understudy.synthesizers.prada.layout import Layout, categorical, numeric
 from understudy.synthesizers.prada.likelihood import density
+from understudy.synthesizers.prada.likelihood.parents import sources_of
 
 STATE = {"w": np.arange(12, dtype=np.float32).reshape(3, 4) / 10, "b": np.ones(4, np.float32)}
 ROWS = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
@@ -164,9 +165,10 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_the_densities_of_prada_are_proved_and_so_run_on_all_rows_at_once(layout):
-    shape = (layout.columns, layout.features + 1, 4 + layout.width)
+    sources = jnp.asarray(sources_of(np.tril(np.ones((3, 3), bool), -1), layout))
     second = density.start_second(layout, 4, 2)
-    params = density.Densities(jnp.ones(shape), jnp.asarray(second), jnp.ones(layout.columns))
+    first = jnp.ones((layout.columns, sources.shape[1] + 1, 4 + layout.width))
+    params = density.Densities(first, jnp.asarray(second), jnp.ones(layout.columns), sources)
 
     def network(params, rows):
         layers = density.factors(params, rows, jnp.ones(layout.columns), layout, 2)

@@ -8,13 +8,20 @@ import pytest
 
 import understudy
 from fits import distance
+from understudy import encoding
+from understudy.core.randomness import Key
 from understudy.graphical.junction_tree import megabytes, model_size
 from understudy.graphical.marginals import LARGEST_Z_SCORE, Domain, Measured
 from understudy.graphical.markov import MarkovNet
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import Budget
+from understudy.privacy.rows import lock
 from understudy.synthesizers import aim
 from understudy.synthesizers.aim import AIM, ROUNDS, Candidates, noise_expected
+from understudy.synthesizers.planning import planned_mechanisms
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
+from understudy.tables.table import read
 
 RING = Schema(name="ring", columns=tuple(Column(name=name, kind="integer", low=0, high=3) for name in "abcd"))
 FIVE = Schema(name="five", columns=(*RING.columns, Column(name="e", kind="boolean")))
@@ -75,6 +82,30 @@ def test_numbers_keep_a_dependence_that_no_tree_holds():
     )
     found = np.corrcoef(drawn.to_numpy().T)
     assert np.abs(found - np.corrcoef(frame.to_numpy().T)).max() < 0.1
+
+
+def test_a_fit_is_the_model_that_is_measured():
+    budget = Budget(epsilon=1.0, delta=1e-6)
+
+    def given():
+        ledger = Ledger(budget, planned_mechanisms(RING, QUICK_AIM, budget))
+        table = read(ring(1000), RING)
+        rows = lock(table.columns, table.labels, key=Key.new(0))
+        encoder = encoding.fit_encoder(rows, RING, ledger=ledger, key=Key.new(0))
+        return rows, encoder, {"ledger": ledger, "key": Key.new(1)}
+
+    rows, encoder, more = given()
+    found = QUICK_AIM.measure(rows, encoder, **more)
+    rows, encoder, again = given()
+    net = QUICK_AIM.fit(rows, encoder, **again)
+    assert again["ledger"].receipt().charges == more["ledger"].receipt().charges
+    for name, value in found.model.to_bayesnet(found.bins).arrays().items():
+        np.testing.assert_array_equal(net.arrays()[name], value)
+    one, other = (each.sample(500, key=Key.new(2)) for each in (net, found.model.to_bayesnet(found.bins)))
+    for name in RING.names:
+        np.testing.assert_array_equal(one[name], other[name])
+    counted = [each.clique for each in found.measured]
+    assert set(counted) >= {(name,) for name in RING.names} and max(map(len, counted)) == 2
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 1e6])

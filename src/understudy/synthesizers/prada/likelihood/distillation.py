@@ -42,7 +42,9 @@ def distil(
         rate: The length of the first steps; later ones are shorter, down to zero.
     """
     levels = (np.cumsum(weights) / np.sum(weights)).astype(np.float32)
-    layers = _train(params, features, levels, np.int32(steps), np.float32(rate), key, layout, components)
+    layers = _train(
+        params, features, levels, np.asarray(steps, np.int32), np.asarray(rate, np.float32), key, layout, components
+    )
     return params._replace(first=np.asarray(layers.first), second=np.asarray(layers.second))
 
 

@@ -66,7 +66,8 @@ def fit_densities(requests: Sequence[FitRequest]) -> list[FittedDensity]:
 
 def _trained(state: State, settings: LikelihoodSettings) -> Densities:
     layers = state.mean if settings.average else state.layers
-    return Densities(*(np.nan_to_num(np.asarray(value)) for value in (*layers, state.unit)), state.sources)
+    first, second, unit = (np.nan_to_num(np.asarray(value)) for value in (*layers, state.unit))
+    return Densities(first, second, unit, state.sources)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -249,7 +250,13 @@ def _calibrated(
     """The fitted generator, its parents unknown, and rows it has generated: (features, rows)."""
     limit = score_limit(encoder)
     made, rows = calibrate_marginals(
-        params, facts.shares, limit, key.child("calibrate").jax(), layout, settings.components, CALIBRATION_ROWS
+        params,
+        facts.shares,
+        np.asarray(limit, np.float32),
+        key.child("calibrate").jax(),
+        layout,
+        settings.components,
+        CALIBRATION_ROWS,
     )
     nothing = np.zeros((layout.columns, layout.columns))
     fitted = FittedDensity(

@@ -83,7 +83,7 @@ def group_norms(first: Array, sources: Array, layout: Layout) -> jax.Array:
     return jnp.sqrt(found[:, : layout.columns])
 
 
-def shrink_groups(first: jax.Array, sources: Array, layout: Layout, amount: Array) -> jax.Array:
+def shrink_groups(first: Array, sources: Array, layout: Layout, amount: Array) -> jax.Array:
     """W_j^k · max(0, 1 - amount_jk / ‖W_j^k‖): every group shorter by its amount, and exactly zero below it.
 
     It is the proximal map of Σ amount_jk ‖W_j^k‖. Constants are not penalised.
@@ -105,7 +105,7 @@ def _owners(sources: Array, layout: Layout) -> jax.Array:
 
 
 @runs_once("layout", "components")
-def influences(params: Densities, x: jax.Array, key: jax.Array, layout: Layout, components: int) -> jax.Array:
+def influences(params: Densities, x: Array, key: jax.Array, layout: Layout, components: int) -> jax.Array:
     """How much every column takes from each earlier one, √(nats lost when that one is drawn anew): (columns, columns).
 
     E[log p(x_j | x_k, others) - log p(x_j | x_k', others)] with x_k' another row's: what the density of j makes of k,
@@ -114,13 +114,15 @@ def influences(params: Densities, x: jax.Array, key: jax.Array, layout: Layout, 
     Args:
         x: Generated rows to measure on, (features, rows).
     """
+    x = jnp.asarray(x)
     before = jnp.mean(log_density(params, x, layout, components), axis=1)
 
     def without(k, key):
         shuffled = x[:, jax.random.permutation(key, x.shape[1])]
         given = jnp.where((jnp.asarray(layout.owners) == k)[:, None], shuffled, x)
         found = log_density(params, x, layout, components, given=given)
-        return jnp.where(jnp.arange(layout.columns) > k, before - jnp.mean(found, axis=1), 0.0)
+        reads = jnp.any(_owners(params.sources, layout) == k, axis=1)
+        return jnp.where(reads, before - jnp.mean(found, axis=1), 0.0)  # of others rounding errors would be left
 
     _, lost = lax.scan(
         lambda _, at: (None, without(*at)), None, (jnp.arange(layout.columns), jax.random.split(key, layout.columns))

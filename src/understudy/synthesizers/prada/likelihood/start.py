@@ -136,4 +136,5 @@ def start_params(
             first[j, :-1, hidden + place] = np.where(used[j], row[sources[j]], 0.0) * scale
             first[j, -1, hidden + place] = constant - scale * float(row @ start.means)
     second = start_second(layout, hidden, components)
-    return Densities(*(np.asarray(value, np.float32) for value in (first, second, unit)), np.asarray(sources, np.int32))
+    first, second, unit = (np.asarray(value, np.float32) for value in (first, second, unit))
+    return Densities(first, second, unit, np.asarray(sources, np.int32))

@@ -110,7 +110,8 @@ def moment_term(pool: Pool, moments: NoisyMoments) -> MomentTerm:
     ω is that of all products, or of one by itself where that is larger: a few large gaps are not taken for noise.
     """
     x, owners = moments.clipped(pool.features(moments.weightings).astype(np.float64)), pool.layout.owners
-    pairs = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
+    one, other = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
+    pairs = one, other
     made, means = (x @ x.T / pool.rows)[pairs], moments.means[pairs]
     excess = (means - made) ** 2 - moments.noise**2
     typical = max(float(excess.mean()) if len(excess) else 0.0, LEAST_EXCESS)

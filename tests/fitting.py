@@ -1,4 +1,4 @@
-"""Encoders for the tests of this wing: fitted to small tables, or made from a known distribution."""
+"""Encoders that tests share: fitted to small tables, or made from a known distribution."""
 
 import functools
 

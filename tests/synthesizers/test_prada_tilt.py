@@ -1,0 +1,241 @@
+"""A tilt gives rows of a pool the counts and moments that were measured, and leaves what is within the noise."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from conftest import MIXED, mixed_table
+from fitting import mixed_encoder, mixed_rows
+from understudy.core.randomness import Key
+from understudy.encoding.bins import make_bins
+from understudy.graphical.marginals import Measured
+from understudy.synthesizers.prada.batch import LockedFeatures
+from understudy.synthesizers.prada.layout import Layout
+from understudy.synthesizers.prada.likelihood import tilt as tilts
+from understudy.synthesizers.prada.likelihood.fitted import public_features
+from understudy.synthesizers.prada.likelihood.moments import NoisyMoments, all_weightings
+from understudy.synthesizers.prada.likelihood.pool import Pool
+from understudy.synthesizers.prada.likelihood.tilt import LARGEST_WEIGHT, CountTerm, MomentTerm, count_terms, tilt
+from understudy.tables.table import read
+
+ENCODER = mixed_encoder()
+LAYOUT = Layout.of(ENCODER, MIXED.names)
+
+
+def pool_of(n=4000, seed=0):
+    """Independent columns: every level by itself, missing as often as in the table."""
+    draw = np.random.default_rng(seed)
+    missing = {name: ENCODER.columns[name].missing for name in MIXED.names}
+    levels = {name: np.where(draw.random(n) < missing[name], np.nan, draw.random(n)) for name in MIXED.names}
+    return Pool(levels, ENCODER, LAYOUT)
+
+
+# The pool -----------------------------------------------------------------------------------------------------------
+
+
+def levels_of(columns, labels):
+    """Levels of rows, in the middle of what a value owns, and whether it owns more than one."""
+    levels, spread = {}, {}
+    for name in MIXED.names:
+        known, values = ENCODER.columns[name], columns[name].astype(float)
+        if known.labels is not None:
+            public = np.array([known.labels.index(label) for label in labels.get(name, known.labels)])
+            values = np.where(values < 0, np.nan, public[np.maximum(values, 0).astype(int)])
+        below, above = known.levels(values)
+        levels[name], spread[name] = (below + above) / 2, above > below
+    return levels, spread
+
+
+def test_features_of_a_pool_are_those_of_public_rows():
+    """A number, one that may be missing, categories, and ones that may be missing."""
+    table = read(mixed_table(300, seed=5), MIXED)
+    levels, _ = levels_of(table.columns, table.labels)
+    assert np.isnan(levels["income"]).any() and np.isnan(levels["colour"]).any()
+    exact = public_features(ENCODER, LAYOUT.names, table.columns, table.labels)
+    np.testing.assert_allclose(Pool(levels, ENCODER, LAYOUT).features(), exact.T, atol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["ranks", "values too"])
+def test_features_of_a_pool_are_those_of_locked_rows(weighted):
+    """Where chance has no part in them: a value that owns an interval of levels gets a random one of it."""
+    weightings = all_weightings(ENCODER, LAYOUT) if weighted else {}
+    assert set(weightings) == ({"age", "income", "weight", "joined"} if weighted else set())
+    locked = LockedFeatures.of(mixed_rows(), ENCODER, LAYOUT.names, key=Key.new(0), weightings=weightings)
+    levels, spread = levels_of(mixed_rows()._exact, mixed_rows()._exact_labels)
+    made = Pool(levels, ENCODER, LAYOUT).features(weightings)
+    for name, owner, own in zip(locked.columns, LAYOUT.owners, made, strict=True):
+        certain = ~spread[LAYOUT.names[owner]] if name.startswith("score") else np.ones(2000, bool)
+        assert certain.mean() > 0.7 or name == "score age"  # whole numbers are all spread
+        np.testing.assert_allclose(own[certain], locked.rows._exact[name][certain], atol=1e-4)
+
+
+def test_codes_of_a_pool_are_those_of_bins():
+    bins, pool = make_bins(ENCODER, 8), pool_of()
+    for name, codes in pool.codes(bins).items():
+        np.testing.assert_array_equal(codes, bins[name].code(pool.levels[name], pool.levels[name]))
+    missing = pool.codes(bins)["income"] == bins["income"].size - 1
+    np.testing.assert_array_equal(missing, np.isnan(pool.levels["income"]))
+
+
+# Terms --------------------------------------------------------------------------------------------------------------
+
+BINS = make_bins(ENCODER, 4)
+
+
+def measured_pair(codes, weights, sigma=0.0, names=("age", "member"), seed=0):
+    """The counts of two columns among weighted rows, with noise."""
+    shape = tuple(BINS[name].size for name in names)
+    counts = np.zeros(shape)
+    np.add.at(counts, tuple(codes[name] for name in names), weights)
+    return Measured(names, counts + sigma * np.random.default_rng(seed).standard_normal(shape), sigma)
+
+
+def moments_of(pool, weights=None, noise=0.01, clip_norm=100.0, seed=0):
+    """Noisy moments of the pool's own rows, weighted."""
+    weightings = all_weightings(ENCODER, LAYOUT)
+    moments = NoisyMoments(means=np.zeros(0), noise=noise, clip_norm=clip_norm, weightings=weightings)
+    x = moments.clipped(pool.features(weightings).astype(float))
+    weights = np.ones(pool.rows) if weights is None else weights
+    chance = np.triu(noise * np.random.default_rng(seed).standard_normal((len(x), len(x))))
+    means = (x * weights) @ x.T / weights.sum() + chance + np.triu(chance, 1).T
+    return NoisyMoments(means=means, noise=noise, clip_norm=clip_norm, weightings=weightings)
+
+
+def leaning(pool, seed=3):
+    """Weights under which whoever is old and a member counts more."""
+    codes = pool.codes(BINS)
+    return np.exp(0.5 * (codes["age"] - 1) * (codes["member"] - 0.5)) + 0.1 * np.random.default_rng(seed).random(
+        pool.rows
+    )
+
+
+def test_a_count_has_the_cells_of_the_rows_and_a_penalty_from_its_noise():
+    pool = pool_of()
+    codes, weights = pool.codes(BINS), leaning(pool)
+    [term] = count_terms(pool, [measured_pair(codes, weights, 20.0)], codes, weights.sum())
+    cells = BINS["age"].size * BINS["member"].size
+    np.testing.assert_array_equal(term.codes, codes["age"] * BINS["member"].size + codes["member"])
+    made = np.bincount(term.codes, minlength=cells) / pool.rows
+    noise = 20.0 / weights.sum()
+    excess = ((term.shares - made) ** 2).sum() - cells * noise**2 - 1 / pool.rows
+    assert term.penalty == pytest.approx(noise**2 / excess) and term.size == cells
+    np.testing.assert_allclose(term.gaps(np.full(pool.rows, 1 / pool.rows)), made - term.shares, atol=1e-12)
+
+
+def test_a_count_that_the_pool_has_already_is_left_out():
+    pool = pool_of()
+    codes = pool.codes(BINS)
+    assert count_terms(pool, [measured_pair(codes, np.ones(pool.rows))], codes, pool.rows) == []
+
+
+def test_moments_are_products_of_features_of_two_columns_over_clipped_rows():
+    pool = pool_of(500)
+    moments = moments_of(pool, clip_norm=3.0)
+    term = tilts.moment_term(pool, moments)
+    x = pool.features(moments.weightings).astype(float)
+    norms = np.sqrt((x**2).sum(axis=0))
+    x = x * np.minimum(1.0, 3.0 / norms)
+    assert (norms > 3.0).any() and (norms < 3.0).any()
+    expected = [(f, g) for f in range(len(x)) for g in range(f + 1, len(x)) if LAYOUT.owners[f] != LAYOUT.owners[g]]
+    assert list(zip(*term.pairs, strict=True)) == expected
+    even = np.full(500, 1 / 500)
+    made = [x[f] @ x[g] / 500 for f, g in expected]
+    np.testing.assert_allclose(term.gaps(even) + term.means, made, atol=1e-5)
+    np.testing.assert_allclose(term.means, [moments.means[pair] for pair in expected])
+    theta = np.random.default_rng(0).standard_normal(term.size)
+    scores = sum(t * x[f] * x[g] for t, (f, g) in zip(theta, expected, strict=True))
+    np.testing.assert_allclose(term.scores(theta), scores, rtol=1e-3, atol=1e-3)
+
+
+def hand_made_terms(rows=200):
+    draw = np.random.default_rng(4)
+    x = draw.standard_normal((3, rows)).astype(np.float32)
+    count = CountTerm(codes=draw.integers(0, 3, rows), shares=np.array([0.5, 0.2, 0.3]), penalty=0.05)
+    pairs = np.array([0, 0, 1]), np.array([1, 2, 2])
+    moment = MomentTerm(rows=x, pairs=pairs, means=np.array([0.3, -0.2, 0.1]), penalty=np.array([0.1, 0.5, 2.0]))
+    return count, moment
+
+
+@pytest.mark.parametrize("term", hand_made_terms(), ids=["counts", "moments"])
+def test_gaps_are_the_gradient_of_the_logarithm_of_the_mean_weight(term):
+    def value(theta):
+        return np.log(np.exp(term.scores(theta)).mean()) - term.dot(theta)
+
+    theta, step = np.array([0.3, -0.4, 0.2]), 1e-2
+    weights = np.exp(term.scores(theta))
+    slopes = [(value(theta + step * e) - value(theta - step * e)) / (2 * step) for e in np.eye(3)]
+    np.testing.assert_allclose(term.gaps(weights / weights.sum()), slopes, atol=2e-4)
+
+
+# The tilt -----------------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_the_nearest_to_even_ones_that_pay_for_their_gaps(monkeypatch):
+    """The dual of the tilt, over the weights p themselves: KL(p, even) + Σ_k (E_p f_k - t_k)² / 2 λ_k is least."""
+    monkeypatch.setattr(tilts, "TOLERANCE", 1e-14)
+    count, moment = hand_made_terms(12)
+    found = tilt([count, moment], 12) / 12
+
+    def primal(logits):
+        p = np.exp(logits - logits.max())
+        p /= p.sum()
+        gaps = [np.sum(term.gaps(p) ** 2 / (2 * term.penalty)) for term in (count, moment)]
+        return float(np.sum(p * np.log(12 * p)) + sum(gaps))
+
+    best = minimize(
+        primal,
+        np.zeros(12),
+        method="Nelder-Mead",
+        options={"maxiter": 60_000, "maxfev": 60_000, "xatol": 1e-7, "fatol": 1e-12, "adaptive": True},
+    )
+    assert primal(np.log(found)) <= best.fun + 1e-5
+    np.testing.assert_allclose(found, np.exp(best.x) / np.exp(best.x).sum(), atol=2e-3)
+
+
+def test_without_noise_weighted_rows_have_the_counts_and_moments_that_were_measured(monkeypatch):
+    monkeypatch.setattr(tilts, "ITERATIONS", 500)
+    monkeypatch.setattr(tilts, "TOLERANCE", 1e-12)
+    pool = pool_of(2000)
+    codes, true = pool.codes(BINS), leaning(pool)
+    pairs = [("age", "member"), ("weight", "colour")]
+    counted = [measured_pair(codes, true, 1e-3, names=names) for names in pairs]
+    terms = [*count_terms(pool, counted, codes, true.sum()), tilts.moment_term(pool, moments_of(pool, true, 1e-5))]
+    weights = tilt(terms, pool.rows)
+    for each in counted:
+        made = measured_pair(codes, weights, names=each.clique).counts / pool.rows
+        np.testing.assert_allclose(made, each.counts / true.sum(), atol=5e-4)
+    before, after = (np.abs(terms[-1].gaps(w / w.sum())).max() for w in (np.ones(pool.rows), weights))
+    assert before > 0.1 and after < 2e-3
+
+
+@pytest.mark.parametrize("sigma", [5.0, 40.0])
+def test_noise_alone_moves_counts_by_little_of_it(sigma):
+    pool, names = pool_of(), ("age", "colour")
+    codes, even, moved = pool.codes(BINS), np.ones(pool.rows), []
+    for seed in range(20):
+        noisy = measured_pair(codes, even, sigma, names, seed)
+        weights = tilt(count_terms(pool, [noisy], codes, pool.rows), pool.rows)
+        moved.append(measured_pair(codes, weights - even, names=names).counts)
+    assert np.sqrt(np.mean(np.square(moved))) < 0.25 * sigma
+
+
+def test_noise_alone_moves_moments_by_less_than_itself():
+    pool, moved = pool_of(1000), []
+    for seed in range(3):
+        term = tilts.moment_term(pool, moments_of(pool, noise=0.02, seed=seed))
+        weights = tilt([term], pool.rows)
+        moved.append(term.gaps(weights / weights.sum()) - term.gaps(np.full(pool.rows, 1 / pool.rows)))
+    assert np.sqrt(np.mean(np.square(moved))) < 0.7 * 0.02
+
+
+def test_nothing_measured_leaves_all_rows_alike():
+    np.testing.assert_array_equal(tilt([], 7), np.ones(7))
+
+
+def test_weights_have_mean_one_and_no_row_stands_for_very_many():
+    """A tenth of the mass is wanted of five rows in ten thousand: each would weigh 200 times the mean."""
+    codes = (np.arange(10_000) < 5).astype(np.int64)
+    weights = tilt([CountTerm(codes=codes, shares=np.array([0.9, 0.1]), penalty=1e-9)], 10_000)
+    assert weights.mean() == pytest.approx(1.0)
+    assert weights.max() <= LARGEST_WEIGHT / (1 - 0.1) * (1 + 1e-3) and weights.max() > LARGEST_WEIGHT
+    assert np.ptp(weights[5:]) < 1e-9
