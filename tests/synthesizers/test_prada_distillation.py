@@ -15,6 +15,7 @@ from understudy.synthesizers.prada.likelihood.parents import sources_of
 from understudy.synthesizers.prada.likelihood.start import (
     LEAST_UNIT,
     LinearStart,
+    correlations_of,
     feature_facts,
     linear_start,
     start_params,
@@ -51,7 +52,7 @@ def test_the_linear_start_is_least_squares_from_the_parents(even):
     weights = np.ones(3000) if even else draw.exponential(size=3000)
     pairs = every_pair(FOUR)
     pairs[3, 1] = False
-    found = linear_start(x, weights, pairs, FOUR)
+    found = linear_start(correlations_of(x, weights), pairs, FOUR)
     root = np.sqrt(weights)
     for j in range(4):
         read = np.flatnonzero(pairs[j])
@@ -67,14 +68,16 @@ def test_the_linear_start_is_least_squares_from_the_parents(even):
 def test_columns_that_repeat_each_other_share_a_weight():
     one, other = np.random.default_rng(0).standard_normal((2, 1000))
     layout = Layout(tuple(numeric(name) for name in "abc"))
-    found = linear_start(np.stack([one, one, one + 0.1 * other]), np.ones(1000), every_pair(layout), layout)
+    found = linear_start(
+        correlations_of(np.stack([one, one, one + 0.1 * other]), np.ones(1000)), every_pair(layout), layout
+    )
     np.testing.assert_allclose(found.weights[2], [0.5, 0.5, 0.0], atol=0.01)
 
 
 def test_a_category_that_no_row_is_in_is_predicted_all_the_same():
     x = rows(300).astype(float)
     x[LAYOUT.starts[1]] = 0.0
-    found = linear_start(x, np.ones(300), every_pair(LAYOUT), LAYOUT)
+    found = linear_start(correlations_of(x, np.ones(300)), every_pair(LAYOUT), LAYOUT)
     assert all(np.isfinite(part).all() for part in found) and (found.left > 0).all()
 
 
@@ -83,7 +86,7 @@ def test_densities_start_as_the_normal_distribution_of_the_rows():
     root = draw.standard_normal((4, 4))
     x = np.linalg.cholesky(root @ root.T + 4 * np.eye(4)) @ draw.standard_normal((4, 20_000))
     x = ((x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)).astype(np.float32)
-    start = linear_start(x.astype(float), np.ones(20_000), every_pair(FOUR), FOUR)
+    start = linear_start(correlations_of(x.astype(float), np.ones(20_000)), every_pair(FOUR), FOUR)
     sources = sources_of(every_pair(FOUR), FOUR)
     made = start_params(start, np.zeros((4, 1)), sources, FOUR, 6, 1, np.random.default_rng(0))
     found = np.asarray(densities_of(made, x[:, :50], FOUR, 1)).sum(axis=0)

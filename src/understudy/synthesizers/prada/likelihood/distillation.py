@@ -17,7 +17,7 @@ from understudy.synthesizers.prada.likelihood.density import Densities, log_dens
 from understudy.synthesizers.prada.likelihood.training import Layers
 from understudy.synthesizers.prada.programs import Array, runs_once
 
-BATCH = 1024
+BATCH = 512
 """A step draws this many rows of the pool."""
 DECAYS = (0.9, 0.99)
 """Adam's running means decay by these factors: shorter than under noise, since there is none."""
