@@ -131,8 +131,9 @@ def methods_as_they_were() -> Iterator[None]:
             known.update(entries)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-# Pages that train the default method run with the slow tests. `.ci/run` runs the README's in any case.
-TRAINS = {"README.md", "quickstart.md", "privacy.md", "report.md"}
+# Pages that train the default method, or a learner for every column, run with the slow tests. `.ci/run` runs the
+# README's in any case.
+TRAINS = {"README.md", "quickstart.md", "privacy.md", "report.md", "evaluation.md"}
 
 
 def marks_of(path: Path) -> list[pytest.MarkDecorator]:

@@ -30,7 +30,7 @@ from understudy.synthesizers.prada.likelihood.parents import (
     prune_parents,
     sources_of,
 )
-from understudy.synthesizers.prada.likelihood.pool import POOL_ROWS, Pool
+from understudy.synthesizers.prada.likelihood.pool import Pool
 from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties
 from understudy.synthesizers.prada.likelihood.settings import STEPS_PER_ROUND, LikelihoodSettings
 from understudy.synthesizers.prada.likelihood.start import (
@@ -156,7 +156,9 @@ class _Started:
         norms = self._influences(made, rows)
         pairs = prune_parents(norms, self.settings.threshold, self._column_weights())
         if self.measured is not None and self.moments is not None:
-            pool = Pool(made.sample(POOL_ROWS, key=self.key.child("second pool")), self.encoder, self.layout)
+            pool = Pool(
+                made.sample(self.settings.pool_rows, key=self.key.child("second pool")), self.encoder, self.layout
+            )
             weights = _tilted(pool, self.measured, self.moments)
             params = cut_inputs(params, pairs, self.facts.means, self.layout)
             params = _distil(params, pool, weights, self.settings, self.key.child("second"), SECOND_RATE)
@@ -217,7 +219,7 @@ def _first_pool(
     earlier = np.tril(np.ones((layout.columns, layout.columns), bool), -1)
     _, params = _start_densities(moments.correlations(facts, layout), earlier, facts, layout, settings, key)
     copula, _ = _calibrated(params, facts, layout, settings, encoder, key.child("copula"))
-    halves = [each.sample(POOL_ROWS // 2, key=key.child("first pool")) for each in (net, copula)]
+    halves = [each.sample(settings.pool_rows // 2, key=key.child("first pool")) for each in (net, copula)]
     return Pool({name: np.concatenate([half[name] for half in halves]) for name in layout.names}, encoder, layout)
 
 

@@ -14,9 +14,6 @@ from understudy.encoding.encoder import Encoder, Levels
 from understudy.privacy.normal_scores import ValueWeighting, normal_score
 from understudy.synthesizers.prada.layout import Block, Layout
 
-POOL_ROWS = 40_960
-"""A pool has this many rows."""
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pool:

@@ -30,6 +30,7 @@ class LikelihoodSettings(Settings):
         threshold: Of the nats that a column takes from earlier ones, the share that its weakest inputs may hold and be
             cut (`parents.prune_parents`); 0 to cut nothing.
         average: What the steps make is the mean over this last share of them; 0 for the last step alone.
+        pool_rows: How many rows are drawn from public models to be learned; they cost nothing.
         distillation_steps: Steps on rows of the graphical model, before the private ones; they cost nothing.
         distillation_rate: The size of the first of them.
         encoding_share: The share of the budget for the distributions of the columns.
@@ -51,6 +52,7 @@ class LikelihoodSettings(Settings):
     emphasis: float = 2.0
     threshold: float = 0.02
     average: float = 0.5
+    pool_rows: int = 40_960
     distillation_steps: int = 1500
     distillation_rate: float = 0.01
     encoding_share: float = 0.4
@@ -71,6 +73,7 @@ class LikelihoodSettings(Settings):
         "emphasis": Number(least=0),
         "threshold": Number(least=0, most=1),
         "average": Number(least=0, most=1),
+        "pool_rows": Whole(least=2),
         "distillation_steps": Whole(),
         "distillation_rate": Number(least=1e-12),
         "encoding_share": Number(least=0.01, most=0.99),
