@@ -7,13 +7,16 @@ from scipy import stats
 
 from fitting import mixed_encoder
 from prada_densities import FOUR, LAYOUT, densities, every_pair, rows, some_pairs
+from understudy.privacy.normal_scores import ValueWeighting
 from understudy.synthesizers.prada.layout import Layout, categorical, numeric
 from understudy.synthesizers.prada.likelihood import schedule
 from understudy.synthesizers.prada.likelihood.density import log_density, used_inputs
 from understudy.synthesizers.prada.likelihood.distillation import distil
+from understudy.synthesizers.prada.likelihood.moments import NoisyMoments
 from understudy.synthesizers.prada.likelihood.parents import sources_of
 from understudy.synthesizers.prada.likelihood.start import (
     LEAST_UNIT,
+    FeatureFacts,
     LinearStart,
     correlations_of,
     feature_facts,
@@ -197,3 +200,43 @@ def test_pairs_that_the_start_is_sure_of_are_hardly_penalised():
     np.testing.assert_allclose(penalties(1.0, 1e-2), found / 100)  # a hundredth of the chance's share of the squares
     silent = penalties(1.0, 0.0)
     assert np.isfinite(silent).all() and (silent >= found).all()
+
+
+# The copula that the moments stand for --------------------------------------------------------------------------------
+
+
+def noisy_moments(means, *, weightings=None):
+    return NoisyMoments(means=means, noise=1e-9, clip_norm=1e3, weightings=weightings or {})
+
+
+def test_moments_of_scores_are_the_correlations_of_their_copula():
+    layout = Layout((numeric("a"), numeric("b")))
+    facts = FeatureFacts(np.zeros(2), np.ones(2), np.zeros((2, 1)))
+    matrix = np.array([[1.0, 0.6], [0.6, 1.0]])
+    found = noisy_moments(matrix).correlations(facts, layout)
+    np.testing.assert_allclose(found.matrix, matrix, atol=1e-9)
+
+
+def test_what_clipping_took_is_given_back():
+    """Clipped rows have smaller squares and products alike; the known squares say by how much."""
+    layout = Layout((numeric("a"), numeric("b")))
+    facts = FeatureFacts(np.zeros(2), np.ones(2), np.zeros((2, 1)))
+    found = noisy_moments(0.7 * np.array([[1.0, 0.6], [0.6, 1.0]])).correlations(facts, layout)
+    np.testing.assert_allclose(found.matrix[0, 1], 0.6, atol=1e-9)
+
+
+def test_products_of_scores_that_follow_values_are_divided_by_their_loading():
+    layout = Layout((numeric("a"), numeric("b")))
+    facts = FeatureFacts(np.zeros(2), np.ones(2), np.zeros((2, 1)))
+    weighting = ValueWeighting(0.0, 1.0, loading=0.8)
+    moments = noisy_moments(np.array([[1.0, 0.48], [0.48, 1.0]]), weightings={"b": weighting})
+    np.testing.assert_allclose(moments.correlations(facts, layout).matrix[0, 1], 0.6, atol=1e-9)
+
+
+def test_means_of_categories_are_taken_out_of_their_products():
+    layout = Layout((numeric("a"), categorical("c", 2)))
+    facts = FeatureFacts(np.array([0.0, 0.3, 0.7]), np.array([1.0, 0.21, 0.21]), np.array([[0.0, 0.0], [0.3, 0.7]]))
+    means = np.array([[1.0, 0.1, -0.1], [0.1, 0.3, 0.0], [-0.1, 0.0, 0.7]])
+    found = noisy_moments(means).correlations(facts, layout)
+    np.testing.assert_allclose(found.matrix[0, 1], 0.1 / np.sqrt(0.21), atol=0.02)
+    assert found.matrix[1, 2] < -0.9  # one category excludes the other

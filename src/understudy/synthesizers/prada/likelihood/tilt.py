@@ -12,6 +12,9 @@ measured means are from those of q than their noise explains.
 
 The one rule: public mathematics. Rows of q and released numbers come in; no private row does.
 
+Where the measurements are sharp and q is far from them, few rows would carry all the weight, and what is learned from
+them would be their noise. So weights are softened until they are worth a quarter of the rows.
+
 Sources: Della Pietra, Della Pietra and Lafferty (1997), "Inducing features of random fields"; Efron and Morris (1973),
 "Stein's estimation rule and its competitors", for ω.
 """
@@ -36,6 +39,10 @@ TOLERANCE = 1e-6
 """It ends when a step gains less than this part of the objective: nearer is within the noise anyway."""
 LARGEST_WEIGHT = 20.0
 """No row weighs more than this many times the mean: beyond it a few rows would stand for many."""
+LEAST_EFFECTIVE = 0.25
+"""The weights are worth at least this part of the rows, Σw² <= (Σw)² / (this part · rows): else all are softened."""
+BISECTIONS = 20
+"""The power that softens weights is found by so many bisections."""
 LEAST_EXCESS = 1e-6
 """A variance ω below this counts as this: means that agree within their noise are left as they are."""
 
@@ -142,10 +149,30 @@ def tilt(terms: Sequence[Term], rows: int) -> Floats:
 
     start = np.zeros(sum(term.size for term in terms))
     found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS, "ftol": TOLERANCE})
-    log_weights = _scores(terms, np.split(found.x, ends))
-    weights = np.exp(log_weights - log_weights.max())
+    return _softened(_scores(terms, np.split(found.x, ends)))
+
+
+def _softened(log_weights: Floats) -> Floats:
+    """Weights to the largest power, at most 1, at which they are worth `LEAST_EFFECTIVE` of the rows; of mean 1."""
+    low, high = 0.0, 1.0
+    if effective_part(_weights(log_weights, high)) >= LEAST_EFFECTIVE:
+        return _weights(log_weights, high)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        enough = effective_part(_weights(log_weights, middle)) >= LEAST_EFFECTIVE
+        low, high = (middle, high) if enough else (low, middle)
+    return _weights(log_weights, low)
+
+
+def _weights(log_weights: Floats, power: float) -> Floats:
+    weights = np.exp(power * (log_weights - log_weights.max()))
     weights = np.minimum(weights / weights.mean(), LARGEST_WEIGHT)
     return weights / weights.mean()
+
+
+def effective_part(weights: Floats) -> float:
+    """How many even rows weighted ones are worth, as a part of them: (Σw)² / (n Σw²)."""
+    return float(np.sum(weights) ** 2 / (len(weights) * np.sum(weights**2)))
 
 
 def _scores(terms: Sequence[Term], parts: Sequence[Floats]) -> Floats:
