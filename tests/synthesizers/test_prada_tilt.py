@@ -15,7 +15,15 @@ from understudy.synthesizers.prada.likelihood import tilt as tilts
 from understudy.synthesizers.prada.likelihood.fitted import public_features
 from understudy.synthesizers.prada.likelihood.moments import NoisyMoments, all_weightings
 from understudy.synthesizers.prada.likelihood.pool import Pool
-from understudy.synthesizers.prada.likelihood.tilt import LARGEST_WEIGHT, CountTerm, MomentTerm, count_terms, tilt
+from understudy.synthesizers.prada.likelihood.tilt import (
+    LARGEST_WEIGHT,
+    LEAST_EFFECTIVE,
+    CountTerm,
+    MomentTerm,
+    count_terms,
+    effective_part,
+    tilt,
+)
 from understudy.tables.table import read
 
 ENCODER = mixed_encoder()
@@ -239,3 +247,26 @@ def test_weights_have_mean_one_and_no_row_stands_for_very_many():
     assert weights.mean() == pytest.approx(1.0)
     assert weights.max() <= LARGEST_WEIGHT / (1 - 0.1) * (1 + 1e-3) and weights.max() > LARGEST_WEIGHT
     assert np.ptp(weights[5:]) < 1e-9
+
+
+# Softened weights -----------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_worth_a_quarter_of_the_rows_however_sharp_the_counts():
+    """A cell that one row in a hundred is in, counted without noise to speak of as holding everybody."""
+    codes = (np.arange(1000) % 100 == 0).astype(np.int64)
+    sharp = CountTerm(codes=codes, shares=np.array([0.0, 1.0]), penalty=1e-12)
+    weights = tilt([sharp], 1000)
+    assert effective_part(weights) == pytest.approx(LEAST_EFFECTIVE, abs=0.01)
+    assert weights[0] == weights.max() and weights.mean() == pytest.approx(1.0)
+
+
+def test_weights_that_are_worth_enough_are_left_as_they_are():
+    codes = (np.arange(1000) % 2).astype(np.int64)
+    weights = tilt([CountTerm(codes=codes, shares=np.array([0.3, 0.7]), penalty=1e-9)], 1000)
+    np.testing.assert_allclose(weights[:2], [0.6, 1.4], atol=0.01)
+
+
+def test_even_weights_are_worth_all_rows_and_one_row_its_part():
+    assert effective_part(np.ones(50)) == pytest.approx(1.0)
+    assert effective_part(np.eye(50)[0]) == pytest.approx(0.02)
