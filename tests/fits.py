@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 
 import understudy
-from conftest import MIXED, QUICK, mixed_table
+from conftest import COMPILED, MIXED, QUICK, mixed_table
 from row_watch import RowWatch, watching
 from understudy.model import Model
 from understudy.synthesizers import METHODS
-from understudy.synthesizers.base import BatchMethod, Method
+from understudy.synthesizers.base import Method
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
 
@@ -121,7 +121,7 @@ def watched_fit(method: str) -> tuple[Model, RowWatch]:
 
     Programs are compiled by a fit before it: under the watch that takes three times as long, and sees shapes alone.
     """
-    if isinstance(quick(method), BatchMethod):
+    if method in COMPILED:
         _fitted(method, 1.0)
     with watching(ROWS) as watch:
         model = understudy.fit(table_of("mixed"), MIXED, quick(method), epsilon=1.0, seed=0)

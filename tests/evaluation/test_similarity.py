@@ -385,7 +385,7 @@ cell = st.one_of(st.none(), st.floats(-1e6, 1e6).map(lambda x: round(x, 3)), st.
 column = st.lists(cell, min_size=1, max_size=30)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(deadline=None, derandomize=True, max_examples=25)
 @given(real=column, synthetic=column)
 def test_values_are_finite_and_total_variation_is_at_most_one(real, synthetic):
     schema = Schema(columns=(*numbers(x=0, y=0).columns, *texts("a").columns))
