@@ -26,7 +26,7 @@ NUMBERS = Schema(columns=tuple(Column(name=name, kind="continuous") for name in 
 CLASSES = Schema(columns=(*NUMBERS.columns[:2], Column(name="y", kind="categorical")), target="y")
 TRUTHS = Schema(columns=(*NUMBERS.columns[:2], Column(name="y", kind="boolean")), target="y")
 FOREST: dict[str, Any] = {**LEARNERS["random forest"].settings}
-# These two take the longest and are trained by the code that trains `svm`, so `make test` leaves them to the slow tests.
+# These take the longest and are trained by the code that trains `svm`, so `make test` leaves them to the slow tests.
 SLOW = ("mlp", "random forest")
 every_learner = pytest.mark.parametrize(
     "learner", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in LEARNERS]
