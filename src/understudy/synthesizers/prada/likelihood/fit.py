@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder
+from understudy.privacy.normal_scores import normal_score
 from understudy.synthesizers.aim import AIM, MeasuredModel
 from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.prada.batch import Fit, LockedFeatures, train_together
@@ -196,7 +197,7 @@ def _start(request: FitRequest) -> _Started:
     pool = _first_pool(measured, moments, facts, layout, settings, encoder, key)
     weights = _tilted(pool, measured, moments)
     pairs = candidate_parents(pool.codes(measured.bins), weights, layout, settings.most_parents)
-    found = correlations_of(pool.features().astype(np.float64), weights)
+    found = correlations_of(pool.plain_features.astype(np.float64), weights)
     start, params = _start_densities(found, pairs, facts, layout, settings, key)
     params = _distil(params, pool, weights, settings, key.child("first"), 1.0)
     return _Started(**common, measured=measured, moments=moments, start=start, params=params)
@@ -278,7 +279,7 @@ def _distil(
 ) -> Densities:
     return distil(
         params,
-        pool.features(),
+        pool.plain_features,
         weights,
         steps=settings.distillation_steps,
         rate=slower * settings.distillation_rate,
@@ -290,6 +291,4 @@ def _distil(
 
 def score_limit(encoder: Encoder) -> float:
     """How far out the scores of this many rows lie, as the encoder makes them."""
-    from scipy.special import ndtri
-
-    return float(-ndtri(0.25 / max(encoder.rows, 10.0)))
+    return -float(normal_score(np.asarray(encoder.outermost_level)))

@@ -74,7 +74,7 @@ def public_features(
     """
     from scipy.special import ndtri
 
-    edge, found = 0.25 / max(encoder.rows, 10.0), []
+    edge, found = encoder.outermost_level, []
     for name in order:
         m, values = encoder.columns[name], columns[name]
         gone = np.isnan(values) if values.dtype.kind == "f" else values < 0

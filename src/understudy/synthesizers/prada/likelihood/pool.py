@@ -4,6 +4,7 @@ The one rule: no private row comes here. A pool is post-processing, so it may be
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,6 +31,11 @@ class Pool:
     @property
     def rows(self) -> int:
         return len(self.levels[self.layout.names[0]])
+
+    @functools.cached_property
+    def plain_features(self) -> NDArray[np.float32]:
+        """The features without any weighting, made once: what the densities learn."""
+        return self.features()
 
     def features(self, weightings: Mapping[str, ValueWeighting] | None = None) -> NDArray[np.float32]:
         """The features of the rows: (features, rows). Columns with a weighting have scores that follow values too."""
