@@ -11,6 +11,7 @@ import numbers
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from jax import Array
@@ -46,6 +47,11 @@ class Key:
     def numpy(self) -> np.random.Generator:
         """A generator at the start of this stream."""
         return np.random.Generator(np.random.SFC64(self.sequence))
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        """The first random 64-bit words of this stream, by SHAKE-256: to tell them from chance takes the key."""
+        seed = f"{self.sequence.entropy} {self.sequence.spawn_key}".encode()
+        return np.frombuffer(hashlib.shake_256(seed).digest(8 * n), dtype="<u8")
 
     def jax(self) -> "Array":
         """JAX's counter-based generator at the start of this stream; its state is 64 bits wide."""

@@ -4,7 +4,7 @@ The one rule: no array is as long as the table. All have the length of a public 
 kept on disk and a program tells the sizes of its arrays. A table that does not fit is used all the same, and then
 nothing is kept.
 
-Batches and noise are drawn in float64 from JAX's counter-based generator, whose normals end beyond 8 deviations.
+Batches and noise are drawn in float64 from a cryptographic stream (`Key.words`); normals end beyond 8 deviations.
 """
 
 # JAX leaves many types open, so what comes out of it is not checked here.
@@ -14,21 +14,18 @@ Batches and noise are drawn in float64 from JAX's counter-based generator, whose
 # pyright: reportPrivateUsage=false
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.randomness import Key
 from understudy.privacy.rows import PrivateRows
 
 Array = jax.Array
-Number = float | np.float64 | NDArray[np.float64] | Array
-Whole = int | np.int64 | NDArray[np.int64] | Array
 
 # The probability that a batch does not fit into its places; then its last units are left out.
 OVERFLOW = 1e-20
@@ -54,13 +51,11 @@ class PaddedRows:
         exact: (capacity + 1, columns); zeros after the rows.
         units: (capacity, rows of a unit): places in `exact`, the last one where there is no row.
         exact_count: How many units there are.
-        fits: Whether the capacity was enough; not public.
     """
 
     exact: NDArray[np.float32]
     units: NDArray[np.int32]
     exact_count: int
-    fits: bool
 
 
 def pad_rows(rows: PrivateRows, columns: Sequence[str], capacity: int) -> PaddedRows:
@@ -71,13 +66,17 @@ def pad_rows(rows: PrivateRows, columns: Sequence[str], capacity: int) -> Padded
     """
     exact = np.stack([rows._exact[name] for name in columns], axis=1)
     exact = np.clip(np.nan_to_num(exact, posinf=0.0, neginf=0.0), -1e18, 1e18).astype(np.float32)
-    fits = len(exact) <= capacity
-    places = capacity if fits else len(exact)
+    places = max(capacity, len(exact))
     padded = np.zeros((places + 1, exact.shape[1]), np.float32)
     padded[: len(exact)] = exact
     units = _members(rows._exact_units, len(exact), places, rows.max_rows_per_unit)
     count = len(exact) if rows._exact_units is None else len(np.unique(rows._exact_units))
-    return PaddedRows(exact=padded, units=units, exact_count=count, fits=fits)
+    return PaddedRows(exact=padded, units=units, exact_count=count)
+
+
+def fits(rows: PrivateRows, capacity: int) -> bool:
+    """Whether the capacity is enough for the rows; not public."""
+    return len(next(iter(rows._exact.values()))) <= capacity
 
 
 def _members(whose: NDArray[np.int64] | None, count: int, places: int, most: int) -> NDArray[np.int32]:
@@ -105,65 +104,66 @@ def largest_batch(units: int, rate: float) -> int:
 class Draws(NamedTuple):
     """The random part of some rounds: who is drawn into each batch, and the noise on each sum."""
 
-    units: Array  # (rounds, steps, places)
-    drawn: Array  # (rounds, steps, places): which places hold a unit
-    noise: Array  # (rounds, steps, numbers in a sum), with the deviation that was charged
+    units: NDArray[np.int32]  # (rounds, steps, places)
+    drawn: NDArray[np.bool_]  # (rounds, steps, places): which places hold a unit
+    noise: NDArray[np.float32]  # (rounds, steps, numbers in a sum), with the deviation that was charged
     key: Array  # (rounds,): for what the loop itself draws
 
 
 def draw_rounds(
-    key: Array,
+    key: Key,
     numbers: NDArray[np.int64],
-    rate: Number,
-    sigma: Number,
-    units: Whole,
+    rate: float,
+    sigma: float,
+    units: int,
     *,
+    part: int = 0,
     steps: int,
     most: int,
     size: int,
 ) -> Draws:
-    """The draws of the rounds of these numbers, in float64 where it matters; for one training, or for as many as keys.
-
-    A training's draws are the same by itself and among others.
+    """The draws of the rounds of these numbers, made in float64.
 
     Args:
+        part: Parts of a training have the same batches, and each has noise of its own.
         steps: Steps of a round.
         most: Places in a batch.
         size: Numbers in a sum of gradients.
     """
-    with jax.enable_x64(True):
-        return _compiled_draw(key.ndim > 0)(key, numbers, rate, sigma, units, steps, most, size)
+    places, noise, keys = [], [], []
+    for number in numbers.tolist():
+        of_round = key.child(f"round {number}")
+        places.append(poisson_batches(of_round.child("batches"), rate, units, steps, most))
+        of_part = of_round.child(f"part {part}")
+        noise.append((sigma * normals(of_part.child("noise"), steps * size)).astype(np.float32).reshape(steps, size))
+        keys.append(of_part.child("loop").words(1).view(np.uint32))
+    found, drawn = (np.stack(each) for each in zip(*places, strict=True))
+    return Draws(found, drawn, np.stack(noise), jax.random.wrap_key_data(np.stack(keys), impl="threefry2x32"))
 
 
-@functools.cache
-def _compiled_draw(many: bool) -> Callable[..., Draws]:
-    """The program that draws. On a CPU, a low optimisation level compiles it three times as fast; it runs as fast."""
-    options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
-    draw = jax.vmap(_draw, in_axes=(0, None, 0, 0, 0, None, None, None)) if many else _draw
-    return jax.jit(draw, static_argnums=(5, 6, 7), compiler_options=options)
+def uniforms(key: Key, n: int) -> NDArray[np.float64]:
+    """Uniform numbers in (0, 1), at the middles of 2**53 intervals."""
+    return ((key.words(n) >> np.uint64(11)) + 0.5) * 2.0**-53
 
 
-def _draw(
-    key: Array, numbers: Array, rate: Array, sigma: Array, units: Array, steps: int, most: int, size: int
-) -> Draws:
-    def one(number: Array) -> Draws:
-        for_loop, for_batches, for_noise = jax.random.split(jax.random.fold_in(key, number), 3)
-        batch = functools.partial(poisson_batch, rate=rate, units=units, most=most)
-        places, drawn = jax.vmap(batch)(jax.random.split(for_batches, steps))
-        noise = sigma * jax.random.normal(for_noise, (steps, size), dtype=jnp.float64)
-        return Draws(places, drawn, noise.astype(jnp.float32), for_loop)
+def normals(key: Key, n: int) -> NDArray[np.float64]:
+    """Standard normal numbers, by the inverse of the distribution function."""
+    from scipy.special import ndtri
 
-    return jax.vmap(one)(numbers)
+    return ndtri(uniforms(key, n))
 
 
-def poisson_batch(key: Array, rate: Array, units: Array | int, most: int) -> tuple[Array, Array]:
-    """Each of so many units with probability `rate`, independently: their places, and which places hold one.
+def poisson_batches(
+    key: Key, rate: float, units: int, steps: int, most: int
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Each of so many units with probability `rate`, independently and for each step: places, and which hold one.
 
     The gaps between the units drawn are geometric, P(gap = k) = q (1 - q)^k, so the time grows with the batch and not
     with the table.
     """
-    uniform = jax.random.uniform(key, (most,), dtype=jnp.float64)
-    gaps = jnp.minimum(jnp.floor(jnp.log(uniform) / jnp.log1p(-rate)), units)
-    places = jnp.cumsum(gaps + 1) - 1
+    uniform = uniforms(key, steps * most).reshape(steps, most)
+    with np.errstate(divide="ignore"):  # everybody is drawn at a rate of 1
+        gaps = np.minimum(np.floor(np.log(uniform) / np.log1p(-rate)), units)
+    places = np.cumsum(gaps + 1, axis=1) - 1
     drawn = places < units
-    return jnp.where(drawn, places, 0).astype(jnp.int32), drawn
+    return np.where(drawn, places, 0).astype(np.int32), drawn

@@ -52,10 +52,12 @@ class Layer(NamedTuple):
 def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | float) -> list[Array]:
     """Σ_u c_u Σ_r a_r ⊗ δ_r for every layer, with c_u = min(1, C / Σ_r |g_r|) and |g_r|² = Σ_l |a_rl|² |δ_rl|².
 
-    For layers side by side, a ⊗ δ is one outer product for each, and |a|² |δ|² the sum over them of theirs.
+    For layers side by side, a ⊗ δ is one outer product for each, and |a|² |δ|² the sum over them of theirs. With a
+    norm C_j for each of them they are clipped one by one: j of all layers together is a network of its own then.
 
     Args:
         inside: (units, rows of a unit): which places hold a row.
+        clip_norm: C, or one C_j for each of the layers side by side: (side by side,).
 
     Returns:
         For each layer (..., in, out).
@@ -63,15 +65,18 @@ def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | floa
     Privacy:
         Releases nothing by itself: the sums are exact. Adding or removing one unit changes them by at most C in L2
         norm, over all layers together: the norm of a unit's gradient is at most the sum of its rows' norms, and it is
-        that sum which is clipped. A row whose gradient is not finite counts as zero, since an error would be a release.
+        that sum which is clipped. Clipped one by one, the sums of j change by at most C_j, and all of them together by
+        at most √Σ C_j². A row whose gradient is not finite counts as zero, since an error would be a release.
     """
-    layers = [_checked(layer) for layer in layers]
-    squares = functools.reduce(operator.add, map(_squares, layers))
+    layers, norm = [_checked(layer) for layer in layers], jnp.asarray(clip_norm)
+    if norm.ndim and any(layer.deltas.shape[:-2] != norm.shape for layer in layers):
+        raise ValueError(f"clip_norm: expected one for each layer side by side, got {norm.shape}.")
+    squares = functools.reduce(operator.add, (_squares(layer, apart=norm.ndim > 0) for layer in layers))
     finite = jnp.isfinite(squares) & inside.ravel()
-    norms = jnp.sqrt(jnp.where(finite, squares, 0.0)).reshape(inside.shape)
-    of_unit = jnp.sum(norms, axis=1, keepdims=True)
-    scale = jnp.minimum(1.0, clip_norm / jnp.maximum(of_unit, 1e-30))
-    weights = (jnp.broadcast_to(scale, inside.shape).ravel() * finite).astype(jnp.float32)
+    norms = jnp.sqrt(jnp.where(finite, squares, 0.0)).reshape(*norm.shape, *inside.shape)
+    of_unit = jnp.sum(norms, axis=-1, keepdims=True)
+    scale = jnp.minimum(1.0, norm[..., None, None] / jnp.maximum(of_unit, 1e-30))
+    weights = (jnp.broadcast_to(scale, norms.shape).reshape(squares.shape) * finite).astype(jnp.float32)
     sums: list[Array] = []
     for layer in layers:
         a, delta = (jnp.where(_along_rows(finite, factor), factor, 0.0) for factor in layer[:2])
@@ -89,8 +94,8 @@ def usable_part(largest_batch: int) -> float:
 
 
 def _along_rows(of_rows: Array, factor: Array) -> Array:
-    """One number for each row, with as many axes as a factor."""
-    return jnp.expand_dims(of_rows, tuple(range(factor.ndim - 1)))
+    """One number for each row, or for each row and layer side by side, with as many axes as a factor."""
+    return jnp.expand_dims(of_rows, tuple(range(of_rows.ndim - 1, factor.ndim - 1)))
 
 
 def _checked(layer: Layer) -> Layer:
@@ -110,15 +115,15 @@ def _without_tiny(factor: Array) -> Array:
     return jnp.where(jnp.abs(factor) < SMALLEST_FACTOR, 0.0, factor)
 
 
-def _squares(layer: Layer) -> Array:
-    """|a|² |δ|² of every row, summed over layers that are side by side."""
+def _squares(layer: Layer, *, apart: bool) -> Array:
+    """|a|² |δ|² of every row, summed over layers that are side by side unless they are kept apart."""
     a, delta, seen = layer
     if seen is None:
         of_inputs = jnp.sum(a**2, axis=-2)
     else:
         of_inputs = jnp.matmul(seen.astype(np.float32), a**2, precision=jax.lax.Precision.HIGHEST)
     products = of_inputs * jnp.sum(delta**2, axis=-2)
-    return jnp.sum(products, axis=tuple(range(products.ndim - 1)))
+    return products if apart else jnp.sum(products, axis=tuple(range(products.ndim - 1)))
 
 
 def _outer_sum(a: Array, delta: Array, seen: Mask | None) -> Array:

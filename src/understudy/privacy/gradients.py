@@ -28,20 +28,25 @@ significant bits for differential privacy".
 # JAX leaves many types open, so what comes out of it is not checked here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import concurrent.futures
 import dataclasses
 import functools
+import math
 import operator
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.core.compilation import keep_compiled, kept_on_disk
+from understudy.core.processors import cores
 from understudy.core.randomness import Key
 from understudy.core.settings import Number, require
-from understudy.privacy.batches import Draws, PaddedRows, draw_rounds, largest_batch, pad_rows
+from understudy.privacy.batches import Draws, PaddedRows, draw_rounds, fits, largest_batch, pad_rows
 from understudy.privacy.clipping import LEAST_USABLE, Layer, Mask, clipped_sums, usable_part
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
@@ -59,6 +64,8 @@ CLIP_NORM = Number(least=1e-6, most=1e6)
 ROUNDS = 16
 # At most this many random numbers are drawn for one call, to bound memory.
 MOST_DRAWN = 2**25
+# On an accelerator this many trainings of one program are run side by side.
+MOST_TOGETHER = 96
 
 
 class Loop(Protocol[State, Prepared]):
@@ -91,12 +98,29 @@ class Loop(Protocol[State, Prepared]):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Job(Generic[State]):
-    """One training: whose rows, which ledger, and where it starts.
+class Part(Generic[State]):
+    """A network that is trained by itself, on batches that all parts of a job have in common.
 
     Attributes:
+        loop: What is trained.
         state: What the loop starts from.
-        clip_norm: C, the most that one unit contributes to a sum, in L2 norm.
+        columns: The columns of the rows that the network sees, as numbers, in this order.
+        clip_norm: The most that one unit contributes to a sum of this part, in L2 norm; or one such norm for each of
+            its layers side by side, which are then clipped one by one (`clipping.clipped_sums`).
+    """
+
+    loop: "Loop[State, Any]"
+    state: State
+    columns: Sequence[str]
+    clip_norm: float | NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Job(Generic[State]):
+    """One training: whose rows, which ledger, and the networks that are trained.
+
+    Attributes:
+        parts: Networks that share every batch; what a step releases is the sums of all of them.
         capacity: Rows that arrays are made for; public, and best above the number of rows.
         rate: The sampling rate to draw with, if it is below the one that is charged. That is at least as private:
             (1 - r) N(0, σ²) + r N(1, σ²) is a mixture of N(0, σ²) and of the same with q >= r in the place of r, and
@@ -106,47 +130,50 @@ class Job(Generic[State]):
     rows: PrivateRows
     ledger: Ledger
     key: Key
-    state: State
-    clip_norm: float
+    parts: Sequence[Part[State]]
     capacity: int
     rate: float = 1.0
 
+    @property
+    def clip_norm(self) -> float:
+        """C, the most that one unit contributes to a step, in L2 norm over all parts."""
+        return math.sqrt(sum(float(np.sum(np.square(part.clip_norm))) for part in self.parts))
+
 
 def train(
-    loop: Loop[State, Any],
     jobs: Sequence[Job[State]],
-    columns: Sequence[str],
     *,
     planned: str,
     what: str,
     progress: Callable[[int, int], None] | None = None,
-) -> list[State]:
-    """Runs a loop on the rows of each job, all at once, and returns their last states.
+) -> list[list[State]]:
+    """Trains all parts of each job, and returns their last states.
 
     Args:
-        columns: The columns of the rows that the network sees, as numbers, in this order.
         planned: The "sampled gaussian" of every job's plan. Its `times` is the number of steps.
         what: What is trained, for the receipts.
         progress: Told the steps done and the steps in all; both are public.
 
     Privacy:
-        A unit that is drawn adds to the sum of a step a vector of norm at most C, in all layers and over all its rows
-        together; one that is not adds nothing. So adding or removing one unit changes the sum by at most C: L2
-        sensitivity C, under Poisson sampling with the planned rate. With several rows to a unit the norm of g_u is
-        bounded by the sum of its rows' norms, and it is that sum which is clipped. All steps are charged at once,
-        before a row is read.
+        A unit that is drawn adds to the sum of a part a vector of norm at most the part's C_k, over all its rows
+        together; one that is not adds nothing. What a step releases are the sums of all parts side by side, so adding
+        or removing one unit changes them by at most C = √Σ C_k²: L2 sensitivity C, under Poisson sampling with the
+        planned rate. All parts of a job have the same batch in the same step, so it is one draw and one release; each
+        coordinate has noise of its own. That parts are trained one after the other changes nothing: a part's step
+        depends on its own earlier sums alone. With several rows to a unit the norm of g_u is bounded by the sum of its
+        rows' norms, and it is that sum which is clipped. All steps are charged at once, before a row is read.
 
     Raises:
         BudgetExceeded: A ledger does not cover it. Nothing has been read.
-        SideEffects: The network does something other than array operations. Nothing has been charged or read.
+        SideEffects: A network does something other than array operations. Nothing has been charged or read.
     """
     keep_compiled()
-    entries = [_checked(job, planned, loop.steps_per_round) for job in jobs]
+    entries = [_checked(job, planned) for job in jobs]
     rates = [min(entry.sampling_rate or 1.0, job.rate) for job, entry in zip(jobs, entries, strict=True)]
     capacity = max(job.capacity for job in jobs)
     usable = _usable_part(capacity, max(rates))
-    places = max(largest_batch(capacity, rate) for rate in rates)
-    network = traced_factors(loop, jobs[0].state, len(columns), places * jobs[0].rows.max_rows_per_unit)
+    places = max(largest_batch(capacity, rate) for rate in rates) * max(job.rows.max_rows_per_unit for job in jobs)
+    networks = [[traced_factors(part.loop, part.state, len(part.columns), places) for part in job.parts] for job in jobs]
     sigmas = [
         job.ledger.charge(
             planned, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian"
@@ -155,28 +182,39 @@ def train(
     ]
     trainings = [
         _Training(
-            rows=pad_rows(job.rows, columns, capacity),
-            state=job.state,
-            clip_norm=np.float32(job.clip_norm * usable),
-            rate=np.float64(rate),
-            sigma=np.float64(sigma),
-            rounds=entry.times // loop.steps_per_round,
-            key=_key(job, planned),
+            job=job,
+            part=part,
+            number=number,
+            network=network,
+            clip_norm=np.asarray(part.clip_norm * usable, np.float32),
+            rate=rate,
+            sigma=sigma,
+            rounds=entry.times // part.loop.steps_per_round,
+            key=key,
         )
-        for job, entry, rate, sigma in zip(jobs, entries, rates, sigmas, strict=True)
+        for job, entry, rate, sigma, own, key in zip(
+            jobs, entries, rates, sigmas, networks, [_key(job, planned) for job in jobs], strict=True
+        )
+        for number, (part, network) in enumerate(zip(job.parts, own, strict=True))
     ]
-    with kept_on_disk(all(training.rows.fits for training in trainings)):
-        return _train_together(loop, network, trainings, progress)
+    public = all(fits(job.rows, capacity) for job in jobs)
+    with kept_on_disk(public):
+        states = _train_all(trainings, capacity, progress)
+    done = iter(states)
+    return [[next(done) for _ in job.parts] for job in jobs]
 
 
-def _checked(job: Job[Any], planned: str, steps_per_round: int) -> PlannedMechanism:
+def _checked(job: Job[Any], planned: str) -> PlannedMechanism:
     """The planned steps of a job, if they make sense."""
-    require("clip_norm", job.clip_norm, CLIP_NORM)
+    for part in job.parts:
+        for norm in np.ravel(part.clip_norm).tolist():
+            require("clip_norm", norm, CLIP_NORM if norm else Number(least=0.0))
     entry = job.ledger.planned(planned)
     if entry.mechanism != "sampled gaussian" or entry.sampling_rate is None:
         raise ValueError(f'"{planned}": expected a sampled gaussian in the plan, got {entry.mechanism}.')
-    if entry.times % steps_per_round:
-        raise ValueError(f"{entry.times} steps are not a whole number of rounds of {steps_per_round}.")
+    for part in job.parts:
+        if entry.times % part.loop.steps_per_round:
+            raise ValueError(f"{entry.times} steps are not a whole number of rounds of {part.loop.steps_per_round}.")
     if entry.times * entry.sampling_rate < 1:
         job.ledger.warn(
             f"{entry.times} steps draw a row {entry.times * entry.sampling_rate:.2g} times on average. That "
@@ -201,9 +239,9 @@ def _usable_part(capacity: int, rate: float) -> float:
     return usable
 
 
-def _key(job: Job[Any], planned: str) -> Array:
+def _key(job: Job[Any], planned: str) -> Key:
     """The source of randomness: drawn anew unless a seed was given, so that no two trainings share their noise."""
-    return (Key.new() if job.key.secret else job.key.child("steps").child(planned)).jax()
+    return Key.new() if job.key.secret else job.key.child("steps").child(planned)
 
 
 # The network --------------------------------------------------------------------------------------------------------
@@ -266,53 +304,99 @@ def _layers(made: Sequence[Array], seen: Sequence[Mask | None]) -> list[Layer]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Training(Generic[State]):
-    """A job that was charged, with what the compiled loop needs of it."""
+    """A part of a job that was charged, with what the compiled loop needs of it.
 
-    rows: PaddedRows
-    state: State
-    clip_norm: np.float32
-    rate: np.float64
-    sigma: np.float64
+    Attributes:
+        number: Of the part.
+        rounds: Rounds that it makes.
+    """
+
+    job: Job[State]
+    part: Part[State]
+    number: int
+    network: FactorProgram
+    clip_norm: NDArray[np.float32]
+    rate: float
+    sigma: float
     rounds: int
-    key: Array
+    key: Key
+
+    @property
+    def program(self) -> Hashable:
+        """What trainings must have in common to be run by one program, side by side."""
+        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(self.part.state))
+        return self.part.loop, shapes, len(self.part.columns), self.job.rows.max_rows_per_unit
 
 
-def _train_together(
-    loop: Loop[State, Any],
-    network: FactorProgram,
-    trainings: Sequence[_Training[State]],
-    progress: Callable[[int, int], None] | None,
+def _train_all(
+    trainings: Sequence[_Training[State]], capacity: int, progress: Callable[[int, int], None] | None
 ) -> list[State]:
-    """The last state of each training; each makes its own number of rounds."""
-    many, steps = len(trainings) > 1, loop.steps_per_round
-    stack = _stacked if many else _only
-    most = max(largest_batch(len(each.rows.units), float(each.rate)) for each in trainings)  # not public
-    state = jax.device_put(stack([each.state for each in trainings]))
-    rows = jax.device_put(stack([(each.rows.exact, each.rows.units) for each in trainings]))
+    """The last state of each training: many side by side on an accelerator, one on each core of a processor."""
+    on_processor = jax.default_backend() == "cpu"
+    groups: dict[Hashable, list[int]] = {}
+    for i, training in enumerate(trainings):
+        groups.setdefault(training.program, []).append(i)
+    side_by_side = 1 if on_processor else MOST_TOGETHER
+    batches = [g[i : i + side_by_side] for g in groups.values() for i in range(0, len(g), side_by_side)]
+    total = sum(max(trainings[i].rounds * trainings[i].part.loop.steps_per_round for i in batch) for batch in batches)
+    count = _Count(total, progress)
+    done: dict[int, State] = {}
+
+    def run(batch: list[int]) -> None:
+        states = _train_together([trainings[i] for i in batch], capacity, count)
+        done.update(zip(batch, states, strict=True))
+
+    with concurrent.futures.ThreadPoolExecutor(cores() if on_processor else 1) as pool:
+        for finished in [pool.submit(run, batch) for batch in batches]:
+            finished.result()
+    return [done[i] for i in range(len(trainings))]
+
+
+class _Count:
+    """Steps done by all threads; tells somebody."""
+
+    def __init__(self, total: int, progress: Callable[[int, int], None] | None):
+        self.total, self.progress, self.done, self.lock = total, progress, 0, threading.Lock()
+
+    def add(self, steps: int) -> None:
+        with self.lock:
+            self.done = min(self.done + steps, self.total)
+            if self.progress is not None:
+                self.progress(self.done, self.total)
+
+
+def _train_together(trainings: Sequence[_Training[State]], capacity: int, count: _Count) -> list[State]:
+    """The last state of each training of one program; each makes its own number of rounds."""
+    many, loop, network = len(trainings) > 1, trainings[0].part.loop, trainings[0].network
+    steps, stack = loop.steps_per_round, _stacked if many else _only
+    padded = [pad_rows(each.job.rows, each.part.columns, capacity) for each in trainings]
+    most = max(largest_batch(len(p.units), each.rate) for p, each in zip(padded, trainings, strict=True))  # not public
+    state = jax.device_put(stack([each.part.state for each in trainings]))
+    rows = jax.device_put(stack([(p.exact, p.units) for p in padded]))
     clip_norms = stack([each.clip_norm for each in trainings])
-    rate, sigma = stack([each.rate for each in trainings]), stack([each.sigma for each in trainings])
-    units = stack([np.int64(each.rows.exact_count) for each in trainings])
-    key = _stacked_keys([each.key for each in trainings]) if many else trainings[0].key
-    at_once = _rounds_at_once(steps * (network.size + most * rows[1].shape[-1]) * len(trainings))
     last = max(each.rounds for each in trainings)
-    for first in range(0, last, at_once):
-        numbers = np.arange(first, first + at_once)
-        drawn = draw_rounds(key, numbers, rate, sigma, units, steps=steps, most=most, size=network.size)
-        active = stack([numbers < each.rounds for each in trainings])
-        state = (_run_many if many else run_rounds)(loop, network, state, rows, clip_norms, active, drawn)
-        jax.block_until_ready(state)
-        if progress is not None:
-            progress(min(first + at_once, last) * steps, last * steps)
+    at_once = _rounds_at_once(last, steps * (network.size + most * rows[1].shape[-1]) * len(trainings))
+
+    def draws(each: _Training[State], rows: PaddedRows, numbers: NDArray[np.int64]) -> Draws:
+        of_part = {"part": each.number, "steps": steps, "most": most, "size": network.size}
+        return draw_rounds(each.key, numbers, each.rate, each.sigma, rows.exact_count, **of_part)
+
+    with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
+        for first in range(0, last, at_once):
+            numbers = np.arange(first, first + at_once)
+            drawn = list(pool.map(draws, trainings, padded, [numbers] * len(trainings)))
+            active = stack([numbers < each.rounds for each in trainings])
+            state = (_run_many if many else run_rounds)(loop, network, state, rows, clip_norms, active, stack(drawn))
+            jax.block_until_ready(state)
+            count.add(at_once * steps)
     state = jax.device_get(state)
     return [jax.tree.map(operator.itemgetter(i), state) for i in range(len(trainings))] if many else [state]
 
 
-def _rounds_at_once(numbers: int) -> int:
-    """How many rounds' draws are made at a time: few compiled programs, and not too much memory."""
-    rounds = ROUNDS
-    while rounds > 1 and rounds * numbers > MOST_DRAWN:
-        rounds //= 2
-    return rounds
+def _rounds_at_once(rounds: int, numbers: int) -> int:
+    """How many rounds' draws are made at a time: in even parts, and not too much memory."""
+    most = max(1, min(ROUNDS, MOST_DRAWN // max(numbers, 1)))
+    return math.ceil(rounds / math.ceil(rounds / most))
 
 
 def _only(trees: Sequence[Tree]) -> Tree:
@@ -320,11 +404,7 @@ def _only(trees: Sequence[Tree]) -> Tree:
 
 
 def _stacked(trees: Sequence[Tree]) -> Tree:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
-
-def _stacked_keys(keys: Sequence[Array]) -> Array:
-    return jax.random.wrap_key_data(jax.device_put(np.stack([jax.random.key_data(key) for key in keys])))
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def _rounds(

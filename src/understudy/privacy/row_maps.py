@@ -72,7 +72,7 @@ class LevelBin:
     Attributes:
         nullable: Whether missing values have a bin of their own, the last. Else each gets the bin of a random level, so
             that nothing is learned from it.
-        groups: The group of every bin, in place of the bin itself.
+        groups: The group of every bin, or another number that stands for it, in place of the bin itself.
         key: For random levels.
     """
 
@@ -81,7 +81,7 @@ class LevelBin:
     edges: Floats
     nullable: bool
     key: Key
-    groups: Whole | None = None
+    groups: Whole | Floats | None = None
 
     def __post_init__(self) -> None:
         if self.groups is not None and len(self.groups) != len(self.edges) - 1 + self.nullable:
@@ -91,7 +91,7 @@ class LevelBin:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Whole:
+    def apply(self, columns: Columns, uniforms: Floats) -> Whole | Floats:
         below, above = self.scale.interval(columns[0])
         found = bin_of((below + above) / 2, self.edges)
         instead = len(self.edges) - 1 if self.nullable else bin_of(uniforms[0], self.edges)
@@ -109,6 +109,7 @@ class NormalScore:
             from it.
         spread: Whether a value that owns an interval of levels gets a random level of it. Else it gets the mean score
             over the interval.
+        widest: A value that owns an interval wider than this gets the mean score all the same.
         weighting: Makes the score follow the values as well.
         key: For random levels.
     """
@@ -120,6 +121,7 @@ class NormalScore:
     spread: bool
     key: Key
     weighting: ValueWeighting | None = None
+    widest: float = 1.0
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -128,10 +130,13 @@ class NormalScore:
     def apply(self, columns: Columns, uniforms: Floats) -> Floats:
         below, above = self.scale.interval(columns[0])
         gone = np.isnan(below)
+        wide = above - below > self.widest
         if not self.nullable:
             below, above = np.where(gone, uniforms[0], below), np.where(gone, uniforms[0], above)
         below, above = np.clip(below, self.edge, 1 - self.edge), np.clip(above, self.edge, 1 - self.edge)
         score = _spread(below, above, uniforms[-1]) if self.spread else mean_score(below, above)
+        if self.spread and self.widest < 1:
+            score = np.where(wide, mean_score(below, above), score)
         if self.weighting is not None:
             score = self.weighting.score(self.scale.distribution.quantile((below + above) / 2), score)
         return np.where(gone, 0.0, score) if self.nullable else score

@@ -1,29 +1,25 @@
-"""Fits that are trained together: those of equal loops and shapes share one compiled program.
+"""Adversarial fits that are trained together: those of equal loops and shapes share one compiled program.
 
 The one rule: rows go to `gradients.train`, locked as they are, and nowhere else. What comes back is public.
 """
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder
 from understudy.encoding.features import feature_rows, features
 from understudy.privacy.batches import capacity_for
-from understudy.privacy.gradients import Job, Loop, train
+from understudy.privacy.gradients import Job, Loop, Part, train
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.normal_scores import ValueWeighting
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada.layout import Layout
 from understudy.synthesizers.prada.programs import Array
-
-MOST_TOGETHER = 96
-"""One call trains at most this many fits."""
 
 SettingsT = TypeVar("SettingsT")
 LoopT = TypeVar("LoopT", bound=Loop)
@@ -81,19 +77,13 @@ class Fit(Generic[SettingsT, LoopT, StateT]):
     rate: float
 
     @property
-    def program(self) -> Hashable:
-        """What fits must have in common to be trained by one program."""
-        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(self.state))
-        return self.loop, shapes, self.locked.columns
-
-    @property
-    def job(self) -> Job:
+    def job(self) -> Job[StateT]:
+        part = Part(loop=self.loop, state=self.state, columns=self.locked.columns, clip_norm=self.clip_norm)
         return Job(
             rows=self.locked.rows,
             ledger=self.ledger,
             key=self.key,
-            state=self.state,
-            clip_norm=self.clip_norm,
+            parts=[part],
             capacity=capacity_for(self.encoder.rows),
             rate=self.rate,
         )
@@ -105,19 +95,10 @@ def train_together(fits: Sequence[Fit[SettingsT, LoopT, StateT]], *, planned: st
     Privacy:
         Rows are read by `gradients.train` alone, which charges each fit's own ledger before it reads.
     """
-    groups: dict[Hashable, list[int]] = {}
-    for i, fit in enumerate(fits):
-        groups.setdefault(fit.program, []).append(i)
-    done: dict[int, StateT] = {}
-    for members in groups.values():
-        for start in range(0, len(members), MOST_TOGETHER):
-            some = members[start : start + MOST_TOGETHER]
-            first, jobs = fits[some[0]], [fits[i].job for i in some]
-            trained = train(
-                first.loop, jobs, first.locked.columns, planned=planned, what=what, progress=first.ledger.on_step
-            )
-            done.update(zip(some, trained, strict=True))
-    return [done[i] for i in range(len(fits))]
+    if not fits:
+        return []
+    trained = train([fit.job for fit in fits], planned=planned, what=what, progress=fits[0].ledger.on_step)
+    return [state for [state] in trained]
 
 
 def running_mean(mean: TreeT, now: TreeT, *, done: Array, total: Array, share: Array) -> TreeT:

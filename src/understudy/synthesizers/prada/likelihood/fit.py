@@ -1,7 +1,7 @@
 """Fits by likelihood: what is measured, distilled, trained and distilled again (method.py explains the parts).
 
-The one rule: rows go to `AIM.measure`, `measure_moments` and `batch.train_together`, and nowhere else. What comes back
-is public.
+The one rule: rows go to `AIM.measure`, `measure_moments` and `gradients.train`, and nowhere else. What comes back is
+public.
 """
 
 import dataclasses
@@ -11,64 +11,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.encoding.encoder import Encoder
+from understudy.encoding.encoder import Encoder, with_public_codes
+from understudy.privacy.batches import capacity_for
+from understudy.privacy.gradients import Job, train
+from understudy.privacy.gradients import Part as Network
 from understudy.privacy.normal_scores import normal_score
+from understudy.privacy.row_maps import Clip, RowMap
+from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.aim import AIM, MeasuredModel
 from understudy.synthesizers.base import FitRequest
-from understudy.synthesizers.prada.batch import Fit, LockedFeatures, train_together
-from understudy.synthesizers.prada.layout import Layout
-from understudy.synthesizers.prada.levels import category_edges
-from understudy.synthesizers.prada.likelihood.calibration import calibrate_marginals
-from understudy.synthesizers.prada.likelihood.density import Densities
+from understudy.synthesizers.prada.likelihood.columns import Column
 from understudy.synthesizers.prada.likelihood.distillation import distil
+from understudy.synthesizers.prada.likelihood.drawing import Densities, quantiles
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
 from understudy.synthesizers.prada.likelihood.moments import NoisyMoments, measure_moments
 from understudy.synthesizers.prada.likelihood.parents import (
-    Pairs,
     candidate_parents,
     cut_inputs,
     influences,
     prune_parents,
     sources_of,
 )
-from understudy.synthesizers.prada.likelihood.pool import Pool
+from understudy.synthesizers.prada.likelihood.parts import Part, parts_of
+from understudy.synthesizers.prada.likelihood.pool import Pool, PublicRows, joined
+from understudy.synthesizers.prada.likelihood.reading import Reading, reading_of
 from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties
 from understudy.synthesizers.prada.likelihood.settings import STEPS_PER_ROUND, LikelihoodSettings
-from understudy.synthesizers.prada.likelihood.start import (
-    Correlations,
-    FeatureFacts,
-    LinearStart,
-    correlations_of,
-    feature_facts,
-    linear_start,
-    start_params,
-)
-from understudy.synthesizers.prada.likelihood.tilt import count_terms, moment_term, tilt
+from understudy.synthesizers.prada.likelihood.start import Prediction, start_column
+from understudy.synthesizers.prada.likelihood.tilt import count_term, moment_term, tilt
 from understudy.synthesizers.prada.likelihood.training import Hyperparameters, Likelihood, State
+from understudy.synthesizers.prada.likelihood.variables import Variable, own_score_map, state_map, variables_of
 from understudy.synthesizers.prada.settings import drawn_rate
 
 CALIBRATION_ROWS = 2**14
 """Marginals are calibrated on this many generated rows."""
 INFLUENCE_ROWS = 2**12
 """Influences are measured on this many of them."""
+NOTHING = "nothing"
+"""A column of zeros is called this."""
 SECOND_RATE = 0.3
 """The second distillation starts with this part of the first one's rate: it mends, and does not begin anew."""
-
-DensityFit = Fit[LikelihoodSettings, Likelihood, State]
 
 
 def fit_densities(requests: Sequence[FitRequest]) -> list[FittedDensity]:
     """The fitted generators, in the order of the requests."""
     started = [_start(request) for request in requests]
-    fits = [each.training() for each in started if each.takes_steps]
-    states = iter(train_together(fits, planned=GRADIENTS, what="train the densities of the columns"))
-    return [each.finish(_trained(next(states), each.settings) if each.takes_steps else each.params) for each in started]
-
-
-def _trained(state: State, settings: LikelihoodSettings) -> Densities:
-    layers = state.mean if settings.average else state.layers
-    first, second, unit = (np.nan_to_num(np.asarray(value)) for value in (*layers, state.unit))
-    return Densities(first, second, unit, state.sources)
+    stepping = [each for each in started if each.takes_steps]
+    jobs = [each.job() for each in stepping]
+    progress = stepping[0].request.ledger.on_step if stepping else None
+    what = "train the densities of the columns"
+    states = iter(train(jobs, planned=GRADIENTS, what=what, progress=progress) if jobs else [])
+    return [each.finish(each.trained(next(states)) if each.takes_steps else each.columns) for each in started]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,17 +70,21 @@ class _Started:
 
     Attributes:
         measured, moments: What was released; None for a table of one column.
-        start: The linear predictions before the distillation.
-        params: The distilled densities.
+        reading: How columns are read by later ones.
+        predictions: The linear predictions before the distillation.
+        columns: The distilled densities.
+        parts: The columns as they are trained.
+        means: Of the inputs.
     """
 
     request: FitRequest
-    layout: Layout
-    facts: FeatureFacts
     measured: MeasuredModel | None
     moments: NoisyMoments | None
-    start: LinearStart
-    params: Densities
+    reading: Reading
+    predictions: list[Prediction]
+    columns: list[Column]
+    parts: list[Part]
+    means: NDArray[np.float64]
 
     @property
     def settings(self) -> LikelihoodSettings:
@@ -102,79 +99,138 @@ class _Started:
         return self.request.key
 
     @property
+    def variables(self) -> tuple[Variable, ...]:
+        return self.reading.variables
+
+    @property
     def takes_steps(self) -> bool:
         return self.settings.steps > 0 and self.moments is not None
 
-    def training(self) -> DensityFit:
-        """The private steps, from the distilled densities."""
-        settings, encoder, layout = self.settings, self.encoder, self.layout
+    # The private steps ----------------------------------------------------------------------------------------------
+
+    def job(self) -> Job[State]:
+        """The private steps of all parts, from the distilled densities."""
+        settings, encoder = self.settings, self.encoder
         rate = drawn_rate(settings.batch_size, encoder.schema, encoder.rows)
-        loop = Likelihood(
-            layout=layout,
-            components=settings.components,
-            steps_per_round=min(STEPS_PER_ROUND, settings.steps),
-        )
-        return Fit(
-            settings=settings,
-            encoder=encoder,
+        numbers, clip_norms = self._hyperparameters(rate), self._clip_norms()
+        networks = []
+        for part in self.parts:
+            loop = Likelihood(shape=part.shape, steps_per_round=min(STEPS_PER_ROUND, settings.steps))
+            norms = np.zeros(part.shape.columns)
+            norms[: len(part.members)] = clip_norms[list(part.members)]
+            state = loop.begin(part.pack(self.columns, self.variables), self._for_part(part, numbers))
+            networks.append(Network(loop=loop, state=state, columns=self._read_by(part), clip_norm=norms))
+        return Job(
+            rows=self._locked(),
             ledger=self.request.ledger,
             key=self.key,
-            locked=LockedFeatures.of(self.request.rows, encoder, layout.names, key=self.key),
-            layout=layout,
-            loop=loop,
-            state=loop.begin(self.params, self._hyperparameters(rate)),
-            clip_norm=settings.clip_norm,
+            parts=networks,
+            capacity=capacity_for(encoder.rows),
             rate=rate,
         )
 
-    def _hyperparameters(self, rate: float) -> Hyperparameters:
+    def _locked(self) -> PrivateRows:
+        """Rows as the parts read them.
+
+        Privacy:
+            Releases nothing: row by row, through maps that are public by now.
+        """
+        maps: dict[str, RowMap] = {NOTHING: Clip(self.variables[0].name, 0.0, 0.0)}
+        maps.update(self.reading.maps(self.encoder, self.key))
+        for v in self.variables:
+            scale = self.encoder.columns[v.name].scale
+            if v.number:
+                maps[f"own {v.name}"] = own_score_map(v, scale, self.key)
+            if v.states:
+                maps[f"state {v.name}"] = state_map(v, scale, self.key)
+        rows = with_public_codes(self.request.rows, self.encoder, [v.name for v in self.variables])
+        return rows.derive(maps)
+
+    def _read_by(self, part: Part) -> list[str]:
+        """The columns of locked rows that a part reads, as `Part.rows` has them."""
+        names, shape = [name for name, _ in self.reading.maps(self.encoder, self.key)], part.shape
+        members = [self.variables[j] for j in part.members]
+        read = [names[i] for i in part.features]
+        own = [f"own {v.name}" if v.number else NOTHING for v in members]
+        state = [f"state {v.name}" if v.states else NOTHING for v in members]
+        unused = [NOTHING] * (shape.columns - len(members))
+        return [*read, *[NOTHING] * (shape.features - len(read)), *own, *unused, *state, *unused]
+
+    def _clip_norms(self) -> NDArray[np.float64]:
+        """What a row may add to the gradient of each column: all together the clipping norm, more for the target."""
+        weights = self._column_weights()
+        return self.settings.clip_norm * weights / np.sqrt(np.sum(weights**2))
+
+    def _hyperparameters(self, rate: float) -> tuple[list[NDArray[np.float64]], float]:
         settings, rows = self.settings, self.encoder.rows
         assert self.moments is not None  # there are steps
-        return Hyperparameters(
-            rate=np.asarray(settings.rate),
-            penalty=penalties(
-                settings.penalty,
-                self.start,
-                start_noise=self.moments.noise,
-                rows=rows,
-                noise=noise_of_training(self.request.ledger, rate, rows),
-                layout=self.layout,
-                hidden=settings.hidden,
-            ),
-            batch=np.asarray(rate * max(rows, 1.0)),
-            steps=np.asarray(settings.steps),
-            average=np.asarray(settings.average),
-            weights=self._column_weights(),
+        penalty = penalties(
+            settings.penalty,
+            self.columns,
+            self.predictions,
+            self.reading.owners,
+            start_noise=self.moments.noise,
+            rows=rows,
+            noise=noise_of_training(self.request.ledger, rate, rows),
         )
+        return penalty, rate * max(rows, 1.0)
+
+    def _for_part(self, part: Part, numbers: tuple[list[NDArray[np.float64]], float]) -> Hyperparameters:
+        """The numbers of one part's training; the inputs that a column reads of another are a group."""
+        (penalty, batch), shape, settings = numbers, part.shape, self.settings
+        groups = np.full((shape.columns, shape.inputs), shape.inputs, np.int32)
+        amounts = np.zeros((shape.columns, shape.inputs + 1), np.float32)
+        for at, j in enumerate(part.members):
+            whose, group = np.unique(self.reading.owners[self.columns[j].sources], return_inverse=True)
+            groups[at, : len(group)] = group
+            amounts[at, : len(whose)] = penalty[j][whose]
+        plain = (np.asarray(value, np.float32) for value in (settings.rate, batch, settings.steps, settings.average))
+        rate, batch, steps, average = plain
+        return Hyperparameters(rate=rate, penalty=amounts, groups=groups, batch=batch, steps=steps, average=average)
 
     def _column_weights(self) -> NDArray[np.float64]:
         target = self.encoder.schema.target
-        return np.array([self.settings.emphasis if name == target else 1.0 for name in self.layout.names])
+        return np.array([self.settings.emphasis if v.name == target else 1.0 for v in self.variables])
 
-    def finish(self, params: Densities) -> FittedDensity:
-        """Prunes, distils again towards what was measured, and calibrates. Public from here on."""
-        made, rows = self._calibrated(params, "first")
+    def trained(self, states: Sequence[State]) -> list[Column]:
+        """The columns after the private steps."""
+        found = list(self.columns)
+        for part, state in zip(self.parts, states, strict=True):
+            layers = state.mean if self.settings.average else state.layers
+            for j, column in part.unpack(state.weights._replace(**layers._asdict()), self.columns):
+                found[j] = column
+        return found
+
+    # What is public from here on ------------------------------------------------------------------------------------
+
+    def finish(self, columns: Sequence[Column]) -> FittedDensity:
+        """Prunes, distils again towards what was measured, and calibrates."""
+        made, rows = self._calibrated(columns, "first")
         norms = self._influences(made, rows)
         pairs = prune_parents(norms, self.settings.threshold, self._column_weights())
         if self.measured is not None and self.moments is not None:
-            pool = Pool(
-                made.sample(self.settings.pool_rows, key=self.key.child("second pool")), self.encoder, self.layout
-            )
-            weights = _tilted(pool, self.measured, self.moments)
-            params = cut_inputs(params, pairs, self.facts.means, self.layout)
-            params = _distil(params, pool, weights, self.settings, self.key.child("second"), SECOND_RATE)
-            made, rows = self._calibrated(params, "last")
+            levels = made.sample(self.settings.pool_rows, key=self.key.child("second pool"))
+            pool = Pool(levels, self.variables)
+            weights = _tilted(pool, self.measured, self.moments, self.encoder)
+            cut = cut_inputs(columns, pairs, self.means, self.reading.owners)
+            steps, rate = self.settings.second_distillation_steps, SECOND_RATE * self.settings.distillation_rate
+            learned = _distil(cut, self.parts, pool.read(self.reading), weights, steps, rate, self.key.child("second"))
+            made, rows = self._calibrated(learned, "last")
             norms = np.where(pairs, self._influences(made, rows), 0.0)
-        return dataclasses.replace(made, norms=norms.astype(np.float32), pairs=pairs)
+        return FittedDensity(densities=made, norms=norms.astype(np.float32), pairs=pairs)
 
-    def _calibrated(self, params: Densities, name: str) -> tuple[FittedDensity, NDArray[np.float32]]:
-        return _calibrated(params, self.facts, self.layout, self.settings, self.encoder, self.key.child(name))
+    def _calibrated(self, columns: Sequence[Column], name: str) -> tuple[Densities, PublicRows]:
+        made = Densities(
+            reading=self.reading,
+            columns=tuple(columns),
+            knots=np.repeat(quantiles()[None, :], len(columns), axis=0),
+            components=self.settings.components,
+            limit=score_limit(self.encoder),
+        )
+        return made.calibrated(CALIBRATION_ROWS, self.key.child(name).child("calibrate").numpy())
 
-    def _influences(self, made: FittedDensity, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        params = Densities(*(made.params[name] for name in Densities._fields))
-        key = self.key.child("influences").jax()
-        found = influences(params, rows[:, :INFLUENCE_ROWS], key, self.layout, self.settings.components)
-        return np.nan_to_num(np.asarray(found, np.float64), posinf=0.0)
+    def _influences(self, made: Densities, rows: PublicRows) -> NDArray[np.float64]:
+        return influences(made, rows.some(INFLUENCE_ROWS), self.key.child("influences").numpy())
 
 
 def _start(request: FitRequest) -> _Started:
@@ -185,108 +241,90 @@ def _start(request: FitRequest) -> _Started:
     """
     settings: LikelihoodSettings = request.method
     encoder, ledger, key = request.encoder, request.ledger, request.key
-    layout = Layout.of(encoder, settings.order_for(encoder.schema))
-    facts = feature_facts(encoder, layout)
-    common = {"request": request, "layout": layout, "facts": facts}
-    if layout.columns == 1:
-        alone = Correlations(facts.means, np.sqrt(facts.variances), np.eye(layout.features))
-        start, params = _start_densities(alone, np.zeros((1, 1), bool), facts, layout, settings, key)
-        return _Started(**common, measured=None, moments=None, start=start, params=params)
+    order = settings.order_for(encoder.schema)
+    variables = variables_of(encoder, order)
+    if len(order) == 1:
+        return _alone(request, variables)
     measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"))
-    moments = measure_moments(request.rows, encoder, layout, facts, ledger=ledger, key=key)
-    pool = _first_pool(measured, moments, facts, layout, settings, encoder, key)
-    weights = _tilted(pool, measured, moments)
-    pairs = candidate_parents(pool.codes(measured.bins), weights, layout, settings.most_parents)
-    found = correlations_of(pool.plain_features.astype(np.float64), weights)
-    start, params = _start_densities(found, pairs, facts, layout, settings, key)
-    params = _distil(params, pool, weights, settings, key.child("first"), 1.0)
-    return _Started(**common, measured=measured, moments=moments, start=start, params=params)
+    moments = measure_moments(request.rows, encoder, order, ledger=ledger, key=key)
+    half, draw = settings.pool_rows // 2, key.child("first pool")
+    net = measured.model.to_bayesnet(measured.bins).sample(half, key=draw)
+    pool = Pool(joined([net, moments.copula_rows(half, draw.child("copula").numpy())]), variables)
+    codes = pool.codes(measured.bins)
+    weights = _tilted(pool, measured, moments, encoder)
+    reading = reading_of(variables, pool.states, [codes[name] for name in order], weights)
+    pairs = candidate_parents([codes[name] for name in order], weights, settings.most_parents)
+    return _distilled(request, measured, moments, reading, pool.read(reading), weights, pairs)
 
 
-def _first_pool(
-    measured: MeasuredModel,
-    moments: NoisyMoments,
-    facts: FeatureFacts,
-    layout: Layout,
-    settings: LikelihoodSettings,
-    encoder: Encoder,
-    key: Key,
-) -> Pool:
-    """Rows of the graphical model, and as many of a normal copula that has the measured moments.
+def _distilled(
+    request: FitRequest,
+    measured: MeasuredModel | None,
+    moments: NoisyMoments | None,
+    reading: Reading,
+    rows: PublicRows,
+    weights: NDArray[np.float64],
+    pairs: NDArray[np.bool_],
+) -> _Started:
+    """The densities that learn public rows, from linear predictions on."""
+    settings: LikelihoodSettings = request.method
+    draw = request.key.child("weights").numpy()
+    started = [
+        start_column(
+            j, sources, rows, weights, reading, hidden=settings.hidden, components=settings.components, draw=draw
+        )
+        for j, sources in enumerate(sources_of(pairs, reading))
+    ]
+    columns = [column for column, _ in started]
+    parts = parts_of(columns, reading.variables, components=settings.components)
+    if measured is not None:
+        steps, rate = settings.distillation_steps, settings.distillation_rate
+        columns = _distil(columns, parts, rows, weights, steps, rate, request.key.child("first"))
+    return _Started(
+        request=request,
+        measured=measured,
+        moments=moments,
+        reading=reading,
+        predictions=[prediction for _, prediction in started],
+        columns=columns,
+        parts=parts,
+        means=rows.inputs.astype(np.float64) @ (weights / weights.sum()),
+    )
 
-    A tilt can only weigh rows that there are: where one of the two has hardly any, the other may have more.
-    """
-    net = measured.model.to_bayesnet(measured.bins)
-    earlier = np.tril(np.ones((layout.columns, layout.columns), bool), -1)
-    _, params = _start_densities(moments.correlations(facts, layout), earlier, facts, layout, settings, key)
-    copula, _ = _calibrated(params, facts, layout, settings, encoder, key.child("copula"))
-    halves = [each.sample(settings.pool_rows // 2, key=key.child("first pool")) for each in (net, copula)]
-    return Pool({name: np.concatenate([half[name] for half in halves]) for name in layout.names}, encoder, layout)
+
+def _alone(request: FitRequest, variables: tuple[Variable, ...]) -> _Started:
+    """A single column: its distribution is all there is to know."""
+    [variable] = variables
+    levels = {variable.name: (np.arange(CALIBRATION_ROWS) + 0.5) / CALIBRATION_ROWS}
+    pool, weights = Pool(levels, variables), np.ones(CALIBRATION_ROWS)
+    reading = reading_of(variables, pool.states, [np.zeros(CALIBRATION_ROWS, np.int64)], weights)
+    return _distilled(request, None, None, reading, pool.read(reading), weights, np.zeros((1, 1), bool))
 
 
-def _tilted(pool: Pool, measured: MeasuredModel, moments: NoisyMoments) -> NDArray[np.float64]:
+def _tilted(pool: Pool, measured: MeasuredModel, moments: NoisyMoments, encoder: Encoder) -> NDArray[np.float64]:
     """Weights under which the rows of a pool have the measured counts and moments."""
-    counts = count_terms(pool, measured.measured, pool.codes(measured.bins), max(pool.encoder.rows, 1.0))
-    return tilt([*counts, moment_term(pool, moments)], pool.rows)
-
-
-def _start_densities(
-    found: Correlations, pairs: Pairs, facts: FeatureFacts, layout: Layout, settings: LikelihoodSettings, key: Key
-) -> tuple[LinearStart, Densities]:
-    """Linear predictions from correlations, and the densities they stand for."""
-    start = linear_start(found, pairs, layout)
-    params = start_params(
-        start,
-        facts.shares,
-        sources_of(pairs, layout),
-        layout,
-        settings.hidden,
-        settings.components,
-        key.child("weights").numpy(),
-    )
-    return start, params
-
-
-def _calibrated(
-    params: Densities, facts: FeatureFacts, layout: Layout, settings: LikelihoodSettings, encoder: Encoder, key: Key
-) -> tuple[FittedDensity, NDArray[np.float32]]:
-    """The fitted generator, its parents unknown, and rows it has generated: (features, rows)."""
-    limit = score_limit(encoder)
-    made, rows = calibrate_marginals(
-        params,
-        facts.shares,
-        np.asarray(limit, np.float32),
-        key.child("calibrate").jax(),
-        layout,
-        settings.components,
-        CALIBRATION_ROWS,
-    )
-    nothing = np.zeros((layout.columns, layout.columns))
-    fitted = FittedDensity(
-        layout=layout,
-        params=made.arrays(),
-        norms=nothing.astype(np.float32),
-        pairs=nothing > 0,
-        edges=category_edges(encoder, layout),
-        components=settings.components,
-        limit=limit,
-    )
-    return fitted, np.asarray(rows)
+    counts = count_term(measured.measured, pool.codes(measured.bins), max(encoder.rows, 1.0))
+    return tilt([counts, moment_term(pool.levels, moments)], pool.count)
 
 
 def _distil(
-    params: Densities, pool: Pool, weights: NDArray[np.float64], settings: LikelihoodSettings, key: Key, slower: float
-) -> Densities:
-    return distil(
-        params,
-        pool.plain_features,
-        weights,
-        steps=settings.distillation_steps,
-        rate=slower * settings.distillation_rate,
-        key=key.child("distil").jax(),
-        layout=pool.layout,
-        components=settings.components,
-    )
+    columns: Sequence[Column],
+    parts: Sequence[Part],
+    rows: PublicRows,
+    weights: NDArray[np.float64],
+    steps: int,
+    rate: float,
+    key: Key,
+) -> list[Column]:
+    """The columns, trained further on weighted public rows."""
+    variables = rows.variables
+    given = [(part, part.pack(columns, variables), part.rows(rows.inputs, rows.own, rows.states)) for part in parts]
+    learned = distil(given, weights, steps=steps, rate=rate, draw=key.child("distil").numpy())
+    found = list(columns)
+    for part, made in zip(parts, learned, strict=True):
+        for j, column in part.unpack(made, columns):
+            found[j] = column
+    return found
 
 
 def score_limit(encoder: Encoder) -> float:

@@ -1,6 +1,6 @@
 """The fitted generator of `prada`: calibrated densities as arrays, rows drawn from them, and the density of rows.
 
-The one rule: no private row comes here. JAX is loaded when rows are drawn, not when a model is read.
+The one rule: no private row comes here.
 """
 
 import dataclasses
@@ -12,86 +12,131 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.core.stratified import stratified_levels
 from understudy.encoding.encoder import Encoder, Levels
-from understudy.encoding.features import category_count
-from understudy.synthesizers.prada.fitted import FittedSequential, network_from
-from understudy.synthesizers.prada.levels import to_levels
+from understudy.synthesizers.prada.likelihood.columns import Column
+from understudy.synthesizers.prada.likelihood.drawing import Densities
+from understudy.synthesizers.prada.likelihood.pool import Pool
+from understudy.synthesizers.prada.likelihood.ragged import flat, ragged
+from understudy.synthesizers.prada.likelihood.reading import Reading
+from understudy.synthesizers.prada.likelihood.variables import Variable
+from understudy.tables.schema import Schema
+
+RAGGED_OF_VARIABLE = ("shares", "levels", "edges", "bins")
+RAGGED_OF_COLUMN = tuple(name for name in Column._fields if name != "unit")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class FittedDensity(FittedSequential):
-    """Calibrated conditional densities (density.py, calibration.py).
+class FittedDensity:
+    """Calibrated conditional densities (drawing.py), and who is whose parent.
 
     Attributes:
-        components: Normals in the mixture of a number.
-        limit: Scores lie within ± this, as those of the rows do.
+        norms: How far an earlier column moves a later one, (columns, columns), in generation order.
+        pairs: Which of them count as parents.
     """
 
-    components: int
-    limit: float
+    densities: Densities
+    norms: NDArray
+    pairs: NDArray
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(variable.name for variable in self.densities.variables)
 
     def sample(self, n: int, *, key: Key) -> Levels:
-        from understudy.synthesizers.prada.likelihood.drawing import Calibrated, sample
-
-        made = sample(Calibrated.from_arrays(self.params), self.layout, self.components, self.limit, key.jax(), n)
-        levels = to_levels(made, self.layout, self.edges)
-        numbers = {block.name for block in self.layout.blocks if block.number} - self.edges.keys()
-        draw = key.child("even").numpy()
-        return {name: stratified_levels(level, draw) if name in numbers else level for name, level in levels.items()}
+        levels, draw = self.densities.sample(n, key=key), key.child("even").numpy()
+        even = {v.name for v in self.densities.variables if v.number and not v.pass_through}
+        return {name: stratified_levels(level, draw) if name in even else level for name, level in levels.items()}
 
     def log_density(
         self, encoder: Encoder, columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]
     ) -> NDArray[np.float64]:
-        """The log density of the features of a public table's rows, in nats: (rows,)."""
-        from understudy.synthesizers.prada.likelihood.drawing import Calibrated, calibrated_log_density
+        """The log density of the rows of a public table, in nats: (rows,)."""
+        levels = {name: public_levels(encoder, name, columns[name], labels.get(name)) for name in self.names}
+        reading = self.densities.reading
+        return self.densities.total_log_density(Pool(levels, reading.variables).read(reading))
 
-        x = public_features(encoder, self.layout.names, columns, labels).astype(np.float32)
-        return calibrated_log_density(Calibrated.from_arrays(self.params), x, self.layout, self.components)
+    def parents(self, schema: Schema) -> dict[str, list[str]]:
+        names = self.names
+        return {
+            name: [p for p, joined in zip(names, self.pairs[j], strict=True) if joined] for j, name in enumerate(names)
+        }
+
+    def strengths(self) -> dict[str, dict[str, float]]:
+        names = self.names
+        return {name: {names[k]: float(self.norms[j, k]) for k in range(j)} for j, name in enumerate(names)}
 
     def arrays(self) -> dict[str, NDArray]:
-        return {"components": np.array(self.components), "limit": np.array(self.limit), **super().arrays()}
+        made, variables = self.densities, self.densities.variables
+        found = {
+            "names": np.array(self.names),
+            "numbers": np.array([v.number for v in variables]),
+            "nullable": np.array([v.nullable for v in variables]),
+            "pass_through": np.array([v.pass_through for v in variables]),
+            "edge": np.array([v.edge for v in variables]),
+            "components": np.array(made.components),
+            "limit": np.array(made.limit),
+            "knots": made.knots,
+            "unit": np.array([column.unit for column in made.columns]),
+            "norms": self.norms,
+            "pairs": self.pairs,
+            **flat("tables", made.reading.tables),
+        }
+        for name in RAGGED_OF_VARIABLE:
+            found.update(flat(f"variable {name}", [getattr(v, name) for v in variables]))
+        for name in RAGGED_OF_COLUMN:
+            found.update(flat(f"column {name}", [getattr(column, name) for column in made.columns]))
+        return found
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> "FittedDensity":
-        layout, params, edges = network_from(arrays)
-        return cls(
-            layout=layout,
-            params=params,
-            edges=edges,
-            norms=arrays["norms"],
-            pairs=arrays["pairs"],
+        of_variables = [ragged(f"variable {name}", arrays) for name in RAGGED_OF_VARIABLE]
+        variables = tuple(
+            Variable(
+                name=str(name),
+                number=bool(number),
+                nullable=bool(nullable),
+                pass_through=bool(through),
+                edge=float(edge),
+                **dict(zip(RAGGED_OF_VARIABLE, own, strict=True)),
+            )
+            for name, number, nullable, through, edge, *own in zip(
+                *(arrays[key] for key in ("names", "numbers", "nullable", "pass_through", "edge")),
+                *of_variables,
+                strict=True,
+            )
+        )
+        columns = tuple(
+            Column(unit=unit, **dict(zip(RAGGED_OF_COLUMN, own, strict=True)))
+            for unit, *own in zip(
+                arrays["unit"], *(ragged(f"column {name}", arrays) for name in RAGGED_OF_COLUMN), strict=True
+            )
+        )
+        densities = Densities(
+            reading=Reading(variables, tuple(ragged("tables", arrays))),
+            columns=columns,
+            knots=arrays["knots"],
             components=int(arrays["components"]),
             limit=float(arrays["limit"]),
         )
+        return cls(densities=densities, norms=arrays["norms"], pairs=arrays["pairs"])
 
 
-def public_features(
-    encoder: Encoder, order: Sequence[str], columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]
-) -> NDArray:
-    """The features of a PUBLIC table, (rows, features), without chance: a repeated value has the middle of its levels.
+def public_levels(
+    encoder: Encoder, name: str, values: NDArray, labels: Sequence[str] | None
+) -> NDArray[np.float64]:
+    """The levels of a column of a PUBLIC table, without chance: a repeated value has the middle of its levels.
 
     A category that is not known becomes `other` if the column has it, and else the first. A value that is missing
     although the schema rules that out has the level 1/2.
     """
-    from scipy.special import ndtri
-
-    edge, found = encoder.outermost_level, []
-    for name in order:
-        m, values = encoder.columns[name], columns[name]
-        gone = np.isnan(values) if values.dtype.kind == "f" else values < 0
-        count = category_count(encoder, name)
-        if m.labels is None:
-            below, above = m.levels(values)
-            level = np.where(gone, 0.5, (below + above) / 2)
-            score = level if encoder.columns[name].is_pass_through else ndtri(np.clip(level, edge, 1 - edge))
-            found.append(np.where(gone & (count > 0), 0.0, score))
-            category = gone.astype(np.int64)
-        else:
-            place = {label: code for code, label in enumerate(m.labels)}
-            other = place.get(m.column.other or "other", 0)
-            known = labels.get(name)
-            codes = np.where(gone, 0, np.nan_to_num(values)).astype(np.int64)
-            if known is not None and len(known):
-                codes = np.array([place.get(label, other) for label in known], dtype=np.int64)[codes]
-            category = np.where(gone, len(m.labels) if m.column.nullable else other, codes)
-        found += [(category == c).astype(np.float64) for c in range(count)]
-    return np.stack(found, axis=1) if found else np.zeros((0, 0))
+    known = encoder.columns[name]
+    gone = np.isnan(values) if values.dtype.kind == "f" else values < 0
+    if known.labels is not None:
+        place = {label: code for code, label in enumerate(known.labels)}
+        other = place.get(known.column.other or "other", 0)
+        codes = np.where(gone, 0, np.nan_to_num(values)).astype(np.int64)
+        if labels is not None and len(labels):
+            codes = np.array([place.get(label, other) for label in labels], dtype=np.int64)[codes]
+        values = np.where(gone, -1 if known.column.nullable else other, codes)
+        gone = gone & known.column.nullable
+    below, above = known.levels(values)
+    return np.where(gone, np.nan if known.column.nullable else 0.5, (below + above) / 2)

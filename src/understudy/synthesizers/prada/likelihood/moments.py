@@ -1,7 +1,7 @@
-"""Second moments of the features: what linear relations the private rows have, in values as well as in ranks.
+"""Second moments of the columns: what linear relations the private rows have, in values as well as in ranks.
 
 Numbers enter as scores that follow their values too (value weighting): a few rows far from the rest can hold most of a
-column's variance, and what they depend on hardly shows among ranks.
+column's variance, and what they depend on hardly shows among ranks. Of a category, the most common values enter.
 
 The one rule: rows go to `noisy_second_moments` and nowhere else. What comes back is public.
 
@@ -10,28 +10,30 @@ noisy matrix is shrunk before it is inverted.
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.encoding.encoder import Encoder
+from understudy.core.stratified import stratified_levels
+from understudy.encoding.encoder import Encoder, Levels
+from understudy.encoding.features import Feature, category_count, feature_rows
 from understudy.encoding.scores import value_weighting
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.moments import noisy_second_moments
-from understudy.privacy.normal_scores import ValueWeighting
+from understudy.privacy.normal_scores import ValueWeighting, normal_score
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.moments import nearest_correlation, squared_clip_norm
-from understudy.synthesizers.prada.batch import LockedFeatures
-from understudy.synthesizers.prada.layout import Layout
-from understudy.synthesizers.prada.likelihood.start import Correlations, FeatureFacts
 
 Floats = NDArray[np.float64]
 
 MOMENTS = "moments"
 """The planned mechanism is called this."""
+MOST_CATEGORIES = 16
+"""So many of the most common values of a categorical column have moments; the rest of them have none."""
 CLIP_RANGE = (1.0, 3.0)
 """For their moments rows are clipped to a squared norm between these multiples of its expectation."""
 NOISE_TARGET = 0.04
@@ -42,68 +44,188 @@ SMALLEST = 1e-3
 """A correlation matrix that is inverted has eigenvalues of at least this."""
 SMALLEST_OF_NOISE = 0.5
 """Its eigenvalues are also at least this multiple of the radius of its noise."""
+LEAST_PROBABILITY = 0.02
+"""A predicted probability is at least this part of the share of its category."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MomentFeatures:
+    """What second moments are taken of, column by column in generation order.
+
+    Attributes:
+        features: Scores, most common values, and whether a value is missing.
+        weightings: The value weighting of each number column that has one.
+    """
+
+    encoder: Encoder
+    order: tuple[str, ...]
+    features: tuple[Feature, ...]
+    weightings: Mapping[str, ValueWeighting]
+
+    @classmethod
+    def of(cls, encoder: Encoder, order: Sequence[str]) -> "MomentFeatures":
+        found: list[Feature] = []
+        for name in order:
+            if encoder.columns[name].labels is None:
+                found.append(Feature(name))
+                found += [Feature(name, 1)] if category_count(encoder, name) else []
+            else:
+                common = np.argsort(-category_shares(encoder, name), kind="stable")[:MOST_CATEGORIES]
+                found += [Feature(name, int(category)) for category in np.sort(common)]
+        weightings = {name: value_weighting(encoder, name) for name in order}
+        known = {name: weighting for name, weighting in weightings.items() if weighting is not None}
+        return cls(encoder, tuple(order), tuple(found), known)
+
+    @functools.cached_property
+    def owners(self) -> NDArray[np.int64]:
+        """The column of every feature."""
+        place = {name: j for j, name in enumerate(self.order)}
+        return np.array([place[each.column] for each in self.features])
+
+    @functools.cached_property
+    def means(self) -> Floats:
+        return np.array([0.0 if f.category is None else self._share(f) for f in self.features])
+
+    @functools.cached_property
+    def variances(self) -> Floats:
+        return np.array([self._variance(f) for f in self.features])
+
+    def _share(self, feature: Feature) -> float:
+        assert feature.category is not None
+        return float(category_shares(self.encoder, feature.column)[feature.category])
+
+    def _variance(self, feature: Feature) -> float:
+        if feature.category is None:
+            return max(1.0 - self.encoder.columns[feature.column].missing, 1e-3)
+        return max(self._share(feature) * (1.0 - self._share(feature)), 1e-4)
+
+    def of_levels(self, levels: Levels) -> NDArray[np.float32]:
+        """The features of public rows: (features, rows)."""
+        return np.stack([self._of_levels(feature, levels[feature.column]) for feature in self.features])
+
+    def _of_levels(self, feature: Feature, level: Floats) -> NDArray[np.float32]:
+        known, edge, missing = self.encoder.columns[feature.column], self.encoder.outermost_level, np.isnan(level)
+        if feature.category is None:
+            level = np.clip(np.nan_to_num(level, nan=0.5), edge, 1 - edge)
+            score, weighting = normal_score(level), self.weightings.get(feature.column)
+            if weighting is not None:
+                score = weighting.score(known.distribution.quantile(level), score)
+            return np.where(missing, 0.0, score).astype(np.float32)
+        if known.labels is None or feature.category == len(known.labels):
+            return missing.astype(np.float32)
+        low, high = known.distribution.cdf[feature.category], known.distribution.cdf[feature.category + 1]
+        return ((level >= low) & (level < high)).astype(np.float32)
+
+
+def category_shares(encoder: Encoder, name: str) -> Floats:
+    """The measured shares of a column's categories; of a number, of present and missing values."""
+    known = encoder.columns[name]
+    if known.labels is None:
+        return np.array([1.0 - known.missing, known.missing])
+    present = (1.0 - known.missing) * np.diff(known.distribution.cdf)
+    return np.append(present, known.missing)[: category_count(encoder, name)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class NoisyMoments:
-    """Noisy means of products of value-weighted features, over rows clipped to a norm.
+    """Noisy means of products of features, over rows clipped to a norm.
 
     Attributes:
         means: (features, features).
         noise: The deviation of the noise of one product.
         clip_norm: What rows were clipped to.
-        weightings: The value weighting of each number column.
     """
 
+    features: MomentFeatures
     means: Floats
     noise: float
     clip_norm: float
-    weightings: Mapping[str, ValueWeighting]
 
-    def correlations(self, facts: FeatureFacts, layout: Layout) -> Correlations:
+    def correlations(self) -> Floats:
         """The correlations of normal scores and categories that a normal copula with these moments has.
 
         The measured diagonal undoes what clipping took from each feature, and the known means are subtracted. A score
         that follows values is a = loading · Z + something that a copula cannot see, so its products are divided by the
         loading. What comes out becomes the nearest correlation matrix.
         """
-        loadings = np.ones(layout.features)
-        for name, weighting in self.weightings.items():
-            loadings[layout.starts[layout.names.index(name)]] = max(weighting.loading, LEAST_LOADING)
-        kept = np.sqrt(np.clip(np.diag(self.means) / (facts.variances + facts.means**2), 0.3, 1.2))
-        covariance = self.means / np.outer(kept, kept) - np.outer(facts.means, facts.means)
-        deviations = np.sqrt(facts.variances)
-        spread = deviations * loadings
-        smallest = min(max(SMALLEST, SMALLEST_OF_NOISE * 2 * self.noise * math.sqrt(layout.features)), 0.9)
+        f = self.features
+        loadings = np.array(
+            [
+                max(f.weightings[each.column].loading, LEAST_LOADING)
+                if each.category is None and each.column in f.weightings
+                else 1.0
+                for each in f.features
+            ]
+        )
+        kept = np.sqrt(np.clip(np.diag(self.means) / (f.variances + f.means**2), 0.3, 1.2))
+        covariance = self.means / np.outer(kept, kept) - np.outer(f.means, f.means)
+        spread = np.sqrt(f.variances) * loadings
+        smallest = min(max(SMALLEST, SMALLEST_OF_NOISE * 2 * self.noise * math.sqrt(len(f.features))), 0.9)
         matrix = np.clip(covariance / np.outer(spread, spread), -0.99, 0.99)
-        matrix = nearest_correlation(matrix, smallest=smallest, rounds=50, tolerance=None)
-        return Correlations(facts.means, deviations, matrix)
+        return nearest_correlation(matrix, smallest=smallest, rounds=50, tolerance=None)
 
-    def clipped(self, x: Floats) -> Floats:
-        """Public rows of value-weighted features, (features, rows), clipped as the private ones were."""
+    def clipped(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Features of public rows, (features, rows), clipped as the private ones were."""
         norms = np.sqrt(np.sum(x**2, axis=0, keepdims=True))
         return x * np.minimum(1.0, self.clip_norm / np.maximum(norms, 1e-12))
 
+    def copula_rows(self, n: int, draw: np.random.Generator) -> Levels:
+        """Rows of a normal copula with these moments: each column from a linear prediction by all earlier ones."""
+        f, correlation = self.features, self.correlations()
+        x, levels = np.zeros((len(f.features), n)), dict[str, Floats]()
+        for j, name in enumerate(f.order):
+            own, read = np.flatnonzero(f.owners == j), np.flatnonzero(f.owners < j)
+            among = correlation[np.ix_(read, read)] + SMALLEST * np.eye(len(read))
+            cross = correlation[np.ix_(read, own)]
+            found = np.linalg.solve(among, cross) if len(read) else np.zeros((0, len(own)))
+            left = np.sqrt(np.clip(1.0 - np.sum(found * cross, axis=0), 0.0025, 1.0))
+            x[own], levels[name] = self._drawn(name, own, found.T @ x[read], left, draw)
+        return levels
 
-def all_weightings(encoder: Encoder, layout: Layout) -> dict[str, ValueWeighting]:
-    """The value weighting of every number column that has one."""
-    found = {name: value_weighting(encoder, name) for name in layout.names}
-    return {name: weighting for name, weighting in found.items() if weighting is not None}
+    def _drawn(
+        self, name: str, own: NDArray[np.int64], predicted: Floats, left: Floats, draw: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """One column, given what is predicted of its features in deviations: standardised features, and levels."""
+        f, known, n = self.features, self.features.encoder.columns[name], predicted.shape[1]
+        means, deviations = f.means[own], np.sqrt(f.variances[own])
+        if known.labels is None:
+            normal = predicted[0] + left[0] * draw.standard_normal(n)
+            level = stratified_levels(normal, draw)
+            gone = np.zeros(n, bool)
+            if len(own) > 1:
+                gone = draw.random(n) < self._probability(means[1:], deviations[1:], predicted[1:])[0]
+            score = normal_score(level) if not known.is_pass_through else normal
+            features = np.stack([np.where(gone, 0.0, score), gone - means[-1]][: len(own)]) / deviations[:, None]
+            level = score if known.is_pass_through else level
+            return features, np.where(gone, np.nan, level)
+        shares = category_shares(f.encoder, name)
+        common = np.array([f.features[i].category for i in own])
+        chances = np.repeat(shares[:, None], n, axis=1)
+        chances[common] = self._probability(means, deviations, predicted)
+        sums = np.cumsum(chances, axis=0)
+        code = np.minimum((sums <= draw.random(n) * sums[-1]).sum(axis=0), len(shares) - 1)
+        cdf = known.distribution.cdf
+        middle = np.append((cdf[:-1] + cdf[1:]) / 2, np.nan)
+        return ((code == common[:, None]) - means[:, None]) / deviations[:, None], middle[code]
+
+    @staticmethod
+    def _probability(means: Floats, deviations: Floats, predicted: Floats) -> Floats:
+        return np.maximum(means[:, None] + deviations[:, None] * predicted, LEAST_PROBABILITY * means[:, None])
 
 
 def measure_moments(
-    rows: PrivateRows, encoder: Encoder, layout: Layout, facts: FeatureFacts, *, ledger: Ledger, key: Key
+    rows: PrivateRows, encoder: Encoder, order: Sequence[str], *, ledger: Ledger, key: Key
 ) -> NoisyMoments:
     """Releases the second moments of value-weighted features.
 
     Privacy:
         One release of `noisy_second_moments`. Rows are clipped to a norm that follows from the noise.
     """
-    weightings = all_weightings(encoder, layout)
-    locked = LockedFeatures.of(rows, encoder, layout.names, key=key, weightings=weightings)
+    f = MomentFeatures.of(encoder, order)
+    locked = feature_rows(rows, encoder, f.features, key=key, weightings=f.weightings)
     noise, total = ledger.noise(MOMENTS) * rows.max_rows_per_unit, max(encoder.rows, 1.0)
     clip_squared = squared_clip_norm(
-        float(np.sum(facts.variances + facts.means**2)),
+        float(np.sum(f.variances + f.means**2)),
         noise=noise,
         rows=total,
         noise_target=NOISE_TARGET,
@@ -111,8 +233,8 @@ def measure_moments(
         largest_weighting=0.0,
     )
     moments = noisy_second_moments(
-        locked.rows,
-        locked.columns,
+        locked,
+        [feature.name for feature in f.features],
         clip_norm=math.sqrt(clip_squared),
         what="second moments of the features",
         planned=MOMENTS,
@@ -120,8 +242,8 @@ def measure_moments(
         key=key.child("moments"),
     )
     return NoisyMoments(
+        features=f,
         means=moments / total,
         noise=noise * clip_squared / math.sqrt(2) / total,
         clip_norm=math.sqrt(clip_squared),
-        weightings=weightings,
     )

@@ -1,47 +1,62 @@
 """Parents: which earlier columns a column may read, how much it takes from each, and which are cut in the end.
 
-A pair [j, k] of the (columns, columns) arrays below is what column j has of the earlier column k. `sources` say which
-feature every input of a column reads (density.py).
+A pair [j, k] of the (columns, columns) arrays below is what column j has of the earlier column k.
 
 The one rule: no private row comes here. Everything is measured on public rows.
 """
 
-import jax
-import jax.numpy as jnp
+import concurrent.futures
+from collections.abc import Sequence
+
 import numpy as np
-from jax import lax
 from numpy.typing import NDArray
 
-from understudy.synthesizers.prada.layout import Layout
-from understudy.synthesizers.prada.likelihood.density import Densities, log_density
-from understudy.synthesizers.prada.programs import Array, runs_once
+from understudy.core.processors import cores
+from understudy.synthesizers.prada.likelihood.columns import Column
+from understudy.synthesizers.prada.likelihood.drawing import Densities
+from understudy.synthesizers.prada.likelihood.pool import PublicRows
+from understudy.synthesizers.prada.likelihood.reading import Reading
 
 FEW_NATS = 0.02
 """Inputs that are cut may cost a column this much, however little it takes from all of them."""
-INPUTS_AT_A_TIME = 8
-"""Numbers of inputs are rounded up to a multiple of this, so that fits of one table share compiled programs."""
+MOST_CODES = 4096
+"""Mutual information is found from at most this many bins in all; columns of many bins are coarsened before it."""
 
 Pairs = NDArray[np.bool_]
+Whole = NDArray[np.int64]
 
 # Before the training -------------------------------------------------------------------------------------------------
 
 
-def candidate_parents(codes: dict[str, NDArray[np.int64]], weights: NDArray, layout: Layout, most: int) -> Pairs:
+def candidate_parents(codes: Sequence[Whole], weights: NDArray, most: int) -> Pairs:
     """The earlier columns that each column may read: at most `most`, those it shares most information with.
 
     Args:
         codes: The bin of every row of a pool, by column.
         weights: Of the rows.
     """
-    pairs = np.tril(np.ones((layout.columns, layout.columns), bool), -1)
-    if layout.columns - 1 <= most:
+    pairs = np.tril(np.ones((len(codes), len(codes)), bool), -1)
+    if len(codes) - 1 <= most:
         return pairs
-    nats = np.where(pairs, mutual_information([codes[name] for name in layout.names], weights), -1.0)
+    nats = np.where(pairs, mutual_information(_coarse(codes), weights), -1.0)
     ranks = np.argsort(np.argsort(-nats, axis=1, kind="stable"), axis=1)
     return pairs & (ranks < most)
 
 
-def mutual_information(codes: list[NDArray[np.int64]], weights: NDArray) -> NDArray[np.float64]:
+def _coarse(codes: Sequence[Whole]) -> list[Whole]:
+    """Codes with fewer bins, if there are very many: neighbours that hold about the same number of rows are joined."""
+    most = max(4, MOST_CODES // len(codes))
+    found = []
+    for code in codes:
+        size = int(code.max()) + 1
+        if size > most:
+            below = np.concatenate([[0], np.cumsum(np.bincount(code, minlength=size))[:-1]]) / len(code)
+            code = np.minimum((below * most).astype(np.int64), most - 1)[code]
+        found.append(code)
+    return found
+
+
+def mutual_information(codes: Sequence[Whole], weights: NDArray) -> NDArray[np.float64]:
     """Σ p_ab log(p_ab / p_a p_b) of every two columns of weighted codes, in nats: (columns, columns).
 
     All tables of two columns come out of one product of one-hot matrices.
@@ -50,84 +65,52 @@ def mutual_information(codes: list[NDArray[np.int64]], weights: NDArray) -> NDAr
 
     sizes = [int(each.max()) + 1 for each in codes]
     starts = np.cumsum([0, *sizes])
-    rows, places = (
-        np.tile(np.arange(len(weights)), len(codes)),
-        np.concatenate([each + start for each, start in zip(codes, starts[:-1], strict=True)]),
-    )
-    one_hot = sparse.csr_matrix((np.ones(len(rows)), (rows, places)), shape=(len(weights), starts[-1]))
-    joint = np.asarray((one_hot.T @ one_hot.multiply((weights / weights.sum())[:, None]).tocsr()).todense())
+    places = np.stack([each + start for each, start in zip(codes, starts[:-1], strict=True)], axis=1).ravel()
+    rows = np.arange(len(weights) + 1) * len(codes)
+    one_hot = sparse.csr_array((np.ones(len(places), np.float32), places, rows), shape=(len(weights), starts[-1]))
+    shares = np.repeat((weights / weights.sum()).astype(np.float32), len(codes))
+    weighted = sparse.csr_array((shares, places, rows), shape=one_hot.shape)
+    joint = np.asarray((weighted.T @ one_hot).todense(), np.float64)
     single = np.diag(joint)
     ratio = joint / np.maximum(np.outer(single, single), 1e-300)
     nats = joint * np.log(np.where(joint > 0, ratio, 1.0))
     return np.add.reduceat(np.add.reduceat(nats, starts[:-1], axis=0), starts[:-1], axis=1)
 
 
-def sources_of(pairs: Pairs, layout: Layout) -> NDArray[np.int32]:
-    """The feature that every input of a column reads, -1 for none: (columns, inputs)."""
-    read = [np.flatnonzero(pairs[j, layout.owners]) for j in range(layout.columns)]
-    most = max(max(map(len, read)), 1)
-    found = np.full((layout.columns, -(-most // INPUTS_AT_A_TIME) * INPUTS_AT_A_TIME), -1, np.int32)
-    for row, features in zip(found, read, strict=True):
-        row[: len(features)] = features
-    return found
-
-
-# While training -----------------------------------------------------------------------------------------------------
-
-
-def group_norms(first: Array, sources: Array, layout: Layout) -> jax.Array:
-    """The norm of the weights of every pair; zero where nothing is read: (columns, columns)."""
-    squares = jnp.sum(jnp.asarray(first)[:, :-1] ** 2, axis=2)
-    empty = jnp.zeros((layout.columns, layout.columns + 1), squares.dtype)
-    found = empty.at[jnp.arange(layout.columns)[:, None], _owners(sources, layout)].add(squares)
-    return jnp.sqrt(found[:, : layout.columns])
-
-
-def shrink_groups(first: Array, sources: Array, layout: Layout, amount: Array) -> jax.Array:
-    """W_j^k · max(0, 1 - amount_jk / ‖W_j^k‖): every group shorter by its amount, and exactly zero below it.
-
-    It is the proximal map of Σ amount_jk ‖W_j^k‖. Constants are not penalised.
-    """
-    norms = group_norms(first, sources, layout)
-    kept = jnp.where(norms > amount, 1.0 - amount / jnp.where(norms > amount, norms, 1.0), 0.0)
-    kept = jnp.concatenate([kept, jnp.zeros((layout.columns, 1), kept.dtype)], axis=1)
-    factor = jnp.take_along_axis(kept, _owners(sources, layout), axis=1)
-    return jnp.concatenate([first[:, :-1] * factor[:, :, None], first[:, -1:]], axis=1)
-
-
-def _owners(sources: Array, layout: Layout) -> jax.Array:
-    """The column that every input reads, `layout.columns` for none: (columns, inputs)."""
-    owners = jnp.asarray(np.append(layout.owners, layout.columns))
-    return owners[jnp.where(jnp.asarray(sources) >= 0, sources, layout.features)]
+def sources_of(pairs: Pairs, reading: Reading) -> list[Whole]:
+    """The inputs that every column reads."""
+    return [np.flatnonzero(row[reading.owners]) for row in pairs]
 
 
 # After it -----------------------------------------------------------------------------------------------------------
 
 
-@runs_once("layout", "components")
-def influences(params: Densities, x: Array, key: jax.Array, layout: Layout, components: int) -> jax.Array:
+def influences(densities: Densities, rows: PublicRows, draw: np.random.Generator) -> NDArray[np.float64]:
     """How much every column takes from each earlier one, √(nats lost when that one is drawn anew): (columns, columns).
 
     E[log p(x_j | x_k, others) - log p(x_j | x_k', others)] with x_k' another row's: what the density of j makes of k,
     through all its layers. For x_j ~ N(w x_k, s²) it is (w / s)², so that the root is in deviations of what is left.
 
     Args:
-        x: Generated rows to measure on, (features, rows).
+        rows: Generated rows to measure on.
     """
-    x = jnp.asarray(x)
-    before = jnp.mean(log_density(params, x, layout, components), axis=1)
+    d, owners = len(densities.columns), densities.reading.owners
+    order = draw.permutation(rows.count)
 
-    def without(k, key):
-        shuffled = x[:, jax.random.permutation(key, x.shape[1])]
-        given = jnp.where((jnp.asarray(layout.owners) == k)[:, None], shuffled, x)
-        found = log_density(params, x, layout, components, given=given)
-        reads = jnp.any(_owners(params.sources, layout) == k, axis=1)
-        return jnp.where(reads, before - jnp.mean(found, axis=1), 0.0)  # of others rounding errors would be left
+    def of_column(j: int) -> NDArray[np.float64]:
+        found, sources = np.zeros(d), densities.columns[j].sources
+        read = rows.inputs[sources]
+        before = float(densities.log_density(j, rows, read).mean())
+        for k in np.unique(owners[sources]):
+            own = owners[sources] == k
+            given = read.copy()
+            given[own] = read[own][:, order]
+            found[k] = before - float(densities.log_density(j, rows, given).mean())
+        return found
 
-    _, lost = lax.scan(
-        lambda _, at: (None, without(*at)), None, (jnp.arange(layout.columns), jax.random.split(key, layout.columns))
-    )
-    return jnp.sqrt(jnp.maximum(lost.T, 0.0))
+    with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
+        lost = np.stack(list(pool.map(of_column, range(d))))
+    return np.sqrt(np.maximum(np.nan_to_num(lost, posinf=0.0), 0.0))
 
 
 def prune_parents(influences: NDArray, share: float, weights: NDArray | float = 1.0) -> Pairs:
@@ -146,13 +129,17 @@ def prune_parents(influences: NDArray, share: float, weights: NDArray | float = 
     return kept & (nats > 0)
 
 
-def cut_inputs(params: Densities, pairs: Pairs, means: NDArray, layout: Layout) -> Densities:
-    """Densities that read these pairs alone; the mean of what is cut goes into the constant."""
-    first, sources = np.array(params.first, np.float32), np.array(params.sources, np.int32)
-    owners = np.append(layout.owners, 0)[sources]
-    cut = (sources >= 0) & ~np.take_along_axis(pairs, owners, axis=1)
-    lost = np.where(cut, np.append(means, 0.0)[sources], 0.0)
-    first[:, -1] += np.einsum("di,dio->do", lost, first[:, :-1])
-    first[:, :-1][cut] = 0.0
-    sources[cut] = -1
-    return params._replace(first=first, sources=sources)
+def cut_inputs(columns: Sequence[Column], pairs: Pairs, means: NDArray, owners: Whole) -> list[Column]:
+    """Columns that read these pairs alone; the mean of what is cut goes into the constant.
+
+    Args:
+        means: Of the inputs.
+        owners: The column of every input.
+    """
+    found = []
+    for j, own in enumerate(columns):
+        kept = pairs[j, owners[own.sources]]
+        first = own.first[np.append(kept, True)].copy()
+        first[-1] += (means[own.sources[~kept]] @ own.first[:-1][~kept]).astype(np.float32)
+        found.append(own._replace(first=first, sources=own.sources[kept]))
+    return found

@@ -1,19 +1,23 @@
-"""A pool: rows drawn from a model that is public already, as levels, features and bins.
+"""Public rows: drawn from a model that is public already, as levels, scores, states, inputs and bins.
 
-The one rule: no private row comes here. A pool is post-processing, so it may be as large as one likes.
+The one rule: no private row comes here. What is made of public rows is post-processing, so there may be as many as one
+likes.
 """
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.encoding.bins import Bins
-from understudy.encoding.encoder import Encoder, Levels
-from understudy.privacy.normal_scores import ValueWeighting, normal_score
-from understudy.synthesizers.prada.layout import Block, Layout
+from understudy.encoding.encoder import Levels
+from understudy.synthesizers.prada.likelihood.reading import Reading
+from understudy.synthesizers.prada.likelihood.variables import Variable
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -25,52 +29,58 @@ class Pool:
     """
 
     levels: Levels
-    encoder: Encoder
-    layout: Layout
+    variables: tuple[Variable, ...]
 
     @property
-    def rows(self) -> int:
-        return len(self.levels[self.layout.names[0]])
+    def count(self) -> int:
+        return len(self.levels[self.variables[0].name])
 
     @functools.cached_property
-    def plain_features(self) -> NDArray[np.float32]:
-        """The features without any weighting, made once: what the densities learn."""
-        return self.features()
+    def states(self) -> Whole:
+        """The state of every row and column: (columns, rows)."""
+        return np.stack([v.state_of(self.levels[v.name]) for v in self.variables])
 
-    def features(self, weightings: Mapping[str, ValueWeighting] | None = None) -> NDArray[np.float32]:
-        """The features of the rows: (features, rows). Columns with a weighting have scores that follow values too."""
-        found = np.zeros((self.layout.features, self.rows), np.float32)
-        for block, start in zip(self.layout.blocks, self.layout.starts, strict=True):
-            own = found[start : start + block.width]
-            missing = np.isnan(self.levels[block.name])
-            if block.number:
-                own[0] = np.where(missing, 0.0, self._scores(block, (weightings or {}).get(block.name)))
-            if block.categories:
-                own[block.number + self._categories(block, missing), np.arange(self.rows)] = 1.0
-        return found
-
-    def _scores(self, block: Block, weighting: ValueWeighting | None) -> NDArray[np.float64]:
-        edge = self.encoder.outermost_level
-        level = np.clip(np.nan_to_num(self.levels[block.name], nan=0.5), edge, 1 - edge)
-        normal = normal_score(level)
-        if weighting is None:
-            return normal
-        return weighting.score(self.encoder.columns[block.name].distribution.quantile(level), normal)
-
-    def _categories(self, block: Block, missing: NDArray[np.bool_]) -> NDArray[np.int64]:
-        if block.number:
-            return missing.astype(np.int64)
-        cdf = self.encoder.columns[block.name].distribution.cdf
-        level = np.nan_to_num(self.levels[block.name], nan=0.5)
-        code = np.clip(np.searchsorted(cdf, level, side="right") - 1, 0, len(cdf) - 2)
-        return np.where(missing, block.categories - 1, code)
-
-    def codes(self, bins: Mapping[str, Bins]) -> dict[str, NDArray[np.int64]]:
+    def codes(self, bins: Mapping[str, Bins]) -> dict[str, Whole]:
         """The bin of every row and column."""
         return {name: _codes(self.levels[name], each) for name, each in bins.items()}
 
+    def read(self, reading: Reading) -> "PublicRows":
+        """The rows as densities see them."""
+        scores = [v.scores_of(self.levels[v.name], self.states[j]) for j, v in enumerate(self.variables)]
+        own, seen = (np.stack(each).astype(np.float32) for each in zip(*scores, strict=True))
+        return PublicRows(self.variables, own, self.states, reading.of_rows(seen, self.states))
 
-def _codes(level: NDArray[np.float64], bins: Bins) -> NDArray[np.int64]:
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PublicRows:
+    """Public rows as densities see them.
+
+    Attributes:
+        own: The score of every row and column among its regular values: (columns, rows).
+        states: (columns, rows).
+        inputs: What later columns read: (inputs, rows).
+    """
+
+    variables: tuple[Variable, ...]
+    own: NDArray[np.float32]
+    states: Whole
+    inputs: NDArray[np.float32]
+
+    @property
+    def count(self) -> int:
+        return self.own.shape[1]
+
+    def some(self, rows: int) -> "PublicRows":
+        """The first of them."""
+        return PublicRows(self.variables, self.own[:, :rows], self.states[:, :rows], self.inputs[:, :rows])
+
+
+def joined(levels: Sequence[Levels]) -> Levels:
+    """The rows of several models, one after the other."""
+    return {name: np.concatenate([each[name] for each in levels]) for name in levels[0]}
+
+
+def _codes(level: Floats, bins: Bins) -> Whole:
     missing, last = np.isnan(level), len(bins.edges) - 2
     code = np.clip(np.searchsorted(bins.edges, np.where(missing, 0.5, level), side="right") - 1, 0, last)
     return np.where(missing, last + 1, code) if bins.nullable else code

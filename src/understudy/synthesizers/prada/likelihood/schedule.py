@@ -4,13 +4,14 @@ Source: Zou (2006), "The adaptive lasso and its oracle properties", for penaltie
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.privacy.ledger import Ledger
-from understudy.synthesizers.prada.layout import Layout
-from understudy.synthesizers.prada.likelihood.start import LinearStart
+from understudy.synthesizers.prada.likelihood.columns import Column
+from understudy.synthesizers.prada.likelihood.start import Prediction
 
 GRADIENTS = "gradients"
 """The planned steps are called this."""
@@ -35,9 +36,16 @@ def noise_of_training(ledger: Ledger, rate: float, rows: float) -> float:
 
 
 def penalties(
-    scale: float, start: LinearStart, *, start_noise: float, rows: float, noise: float, layout: Layout, hidden: int
-) -> NDArray[np.float64]:
-    """λ of every pair of columns, in units of Adam's direction: (columns, columns).
+    scale: float,
+    columns: Sequence[Column],
+    predictions: Sequence[Prediction],
+    owners: NDArray[np.int64],
+    *,
+    start_noise: float,
+    rows: float,
+    noise: float,
+) -> list[NDArray[np.float64]]:
+    """λ of each earlier column that a column reads, in units of Adam's direction: (columns,) of every column.
 
     A group of m weights that the loss does not feel has a direction of length about √(m (1 - β) / (1 + β)), for Adam's
     first decay β; λ is a multiple of it. The multiple is the `scale` where the sampling error of these very rows, which
@@ -46,15 +54,20 @@ def penalties(
     pairs that the start is sure of are spared: their λ is divided by how far their prediction is above its noise.
 
     Args:
+        predictions: The linear predictions that columns start from.
+        owners: The column of every input.
         start_noise: The deviation of the noise of one correlation.
         noise: As of `noise_of_training`.
     """
-    weights = hidden * float((layout.earlier.sum(axis=1) + 1).sum())
-    size = np.array([block.width for block in layout.blocks]) * (hidden + layout.width)
-    length = np.sqrt(size * (1 - DECAYS[0]) / (1 + DECAYS[0]))[None, :]
-    sampling_error = 1.0 / math.sqrt(max(rows, 1.0) * weights)  # in one coordinate, for rows of norm 1
+    weights = sum(float(own.first[:, : own.hidden].size) for own in columns)
+    sampling_error = 1.0 / math.sqrt(max(rows, 1.0) * max(weights, 1.0))  # in one coordinate, for rows of norm 1
     scale *= min((sampling_error / max(noise, 1e-12)) ** 2, MOST_PENALTY)
-    squares = np.zeros((layout.columns, layout.columns))
-    np.add.at(squares, (layout.owners[:, None], layout.owners[None, :]), (start.weights / start.left[:, None]) ** 2)
-    sure = np.sqrt(squares) / (start_noise + 1.0 / math.sqrt(max(rows, 1.0)))
-    return scale * length / np.maximum(sure, 1.0)
+    found = []
+    for own, start in zip(columns, predictions, strict=True):
+        whose = owners[own.sources]
+        size = np.bincount(whose, minlength=len(columns)) * own.first.shape[1]
+        length = np.sqrt(size * (1 - DECAYS[0]) / (1 + DECAYS[0]))
+        effect = np.sum((start.slopes * start.deviations / start.left[:, None]) ** 2, axis=0)
+        sure = np.sqrt(np.bincount(whose, effect, len(columns))) / (start_noise + 1.0 / math.sqrt(max(rows, 1.0)))
+        found.append(scale * length / np.maximum(sure, 1.0))
+    return found

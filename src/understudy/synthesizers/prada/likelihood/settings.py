@@ -32,6 +32,7 @@ class LikelihoodSettings(Settings):
         average: What the steps make is the mean over this last share of them; 0 for the last step alone.
         pool_rows: How many rows are drawn from public models to be learned; they cost nothing.
         distillation_steps: Steps on rows of the graphical model, before the private ones; they cost nothing.
+        second_distillation_steps: Steps towards what was measured, after the private ones; they cost nothing.
         distillation_rate: The size of the first of them.
         encoding_share: The share of the budget for the distributions of the columns.
         graph_share: The share of the budget for the graphical model.
@@ -45,7 +46,7 @@ class LikelihoodSettings(Settings):
     batch_size: int = 800
     clip_norm: float = 0.5
     rate: float = 0.004
-    hidden: int = 32
+    hidden: int = 16
     components: int = 4
     most_parents: int = 12
     penalty: float = 0.1
@@ -54,6 +55,7 @@ class LikelihoodSettings(Settings):
     average: float = 0.5
     pool_rows: int = 40_960
     distillation_steps: int = 1500
+    second_distillation_steps: int = 1500
     distillation_rate: float = 0.01
     encoding_share: float = 0.4
     graph_share: float = 0.25
@@ -75,6 +77,7 @@ class LikelihoodSettings(Settings):
         "average": Number(least=0, most=1),
         "pool_rows": Whole(least=2),
         "distillation_steps": Whole(),
+        "second_distillation_steps": Whole(),
         "distillation_rate": Number(least=1e-12),
         "encoding_share": Number(least=0.01, most=0.99),
         "graph_share": Number(least=0.01, most=0.99),

@@ -1,140 +1,123 @@
-"""The densities before any training: linear predictions, from second moments of public rows.
+"""The densities before any training: linear predictions from public rows.
 
 The one rule: no private row comes here.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.encoding.encoder import Encoder
-from understudy.synthesizers.prada.layout import Layout
-from understudy.synthesizers.prada.likelihood.density import Densities, start_second
+from understudy.synthesizers.prada.likelihood.columns import MOST_DIRECT, Column, start_second
+from understudy.synthesizers.prada.likelihood.pool import PublicRows
+from understudy.synthesizers.prada.likelihood.reading import FLAGS_OF_MANY, Reading
 
 Floats = NDArray[np.float64]
 
 SMALLEST = 1e-3
-"""Added to the diagonal of correlations that are inverted, so that columns that repeat each other share a weight."""
+"""Added to the diagonal of correlations that are inverted, so that inputs that repeat each other share a weight."""
 LEAST_UNIT = 0.05
 """A number deviates from its prediction by at least this: a score is never known better at the start."""
 LEAST_SHARE = 0.02
-"""A category counts as at least this common where its probability is predicted: a rare one has steep logits."""
+"""A state counts as at least this common where its probability is predicted: a rare one has steep logits."""
+MOST_ROWS = 16_384
+"""Predictions are made from at most about this many rows."""
 
 
-class FeatureFacts(NamedTuple):
-    """What the encoder says of the features."""
-
-    means: Floats  # (features,)
-    variances: Floats  # (features,)
-    shares: Floats  # of categories, (columns, width)
-
-
-def feature_facts(encoder: Encoder, layout: Layout) -> FeatureFacts:
-    """Means and variances of the features, and the shares of categories, as the encoder measured them."""
-    means, variances, shares = [], [], np.zeros((layout.columns, layout.width))
-    for j, block in enumerate(layout.blocks):
-        m = encoder.columns[block.name]
-        if block.number:
-            means.append(0.0)
-            variances.append(max(1.0 - m.missing, 1e-3))
-            found = np.array([1.0 - m.missing, m.missing])[: block.categories]
-        else:
-            found = np.append(np.diff(m.distribution.cdf) * (1.0 - m.missing), m.missing)[: block.categories]
-        found = np.maximum(found, 1e-4) / max(float(np.maximum(found, 1e-4).sum()), 1e-12)
-        means.extend(found)
-        variances.extend(np.maximum(found * (1.0 - found), 1e-4))
-        shares[j, block.number : block.width] = found
-    return FeatureFacts(np.array(means), np.array(variances), shares)
-
-
-class LinearStart(NamedTuple):
-    """A linear prediction of every feature from its column's parents.
+class Prediction(NamedTuple):
+    """A linear prediction of some numbers from some inputs.
 
     Attributes:
-        weights: Row f predicts the centred feature f from the parents' centred features: (features, features).
-        means: Of the features.
-        left: The deviation that the prediction leaves: (features,).
+        slopes: (numbers, inputs).
+        constants: (numbers,).
+        left: The deviation that the prediction leaves: (numbers,).
+        deviations: Of the inputs: (inputs,).
     """
 
-    weights: Floats
-    means: Floats
+    slopes: Floats
+    constants: Floats
     left: Floats
+    deviations: Floats
 
 
-class Correlations(NamedTuple):
-    """Means, deviations and correlations of the features, from public rows or from noisy moments."""
-
-    means: Floats  # (features,)
-    deviations: Floats  # (features,)
-    matrix: Floats  # (features, features)
-
-
-def correlations_of(x: Floats, row_weights: Floats) -> Correlations:
-    """Those of weighted public rows, (features, rows)."""
-    shares = row_weights / row_weights.sum()
-    means = x @ shares
-    centred = x - means[:, None]
-    covariance = (centred * shares) @ centred.T
-    deviations = np.sqrt(np.maximum(np.diag(covariance), 1e-6))
-    return Correlations(means, deviations, covariance / np.outer(deviations, deviations))
-
-
-def linear_start(found: Correlations, pairs: NDArray[np.bool_], layout: Layout) -> LinearStart:
-    """Least squares, each column from its parents alone.
-
-    Args:
-        pairs: Which earlier columns each column reads: (columns, columns).
-    """
-    means, deviations, correlation = found
-    weights, left = np.zeros_like(correlation), deviations.copy()
-    for j in range(layout.columns):
-        own, read = np.flatnonzero(layout.owners == j), np.flatnonzero(pairs[j, layout.owners])
-        if len(read):
-            among = correlation[np.ix_(read, read)] + SMALLEST * np.eye(len(read))
-            b = np.linalg.solve(among, correlation[np.ix_(read, own)])
-            explained = np.sum(b * correlation[np.ix_(read, own)], axis=0)
-            left[own] *= np.sqrt(np.clip(1.0 - explained, LEAST_UNIT**2, 1.0))
-            weights[np.ix_(own, read)] = b.T * deviations[own][:, None] / deviations[read]
-    return LinearStart(weights, means, left)
+def least_squares(x: NDArray, targets: NDArray, weights: Floats) -> Prediction:
+    """The best linear prediction of targets, (numbers, rows), from inputs, (inputs, rows), over weighted rows."""
+    shares = weights / max(float(weights.sum()), 1e-300)
+    x, targets = x.astype(np.float64), targets.astype(np.float64)
+    means, wanted = x @ shares, targets @ shares
+    x, targets = x - means[:, None], targets - wanted[:, None]
+    deviations = np.sqrt(np.maximum((x * x) @ shares, 1e-6))
+    spread = np.sqrt(np.maximum((targets * targets) @ shares, 1e-6))
+    if not len(x):
+        return Prediction(np.zeros((len(targets), 0)), wanted, spread, deviations)
+    x /= deviations[:, None]
+    weighted = x * shares
+    among, cross = weighted @ x.T + SMALLEST * np.eye(len(x)), weighted @ targets.T
+    found = np.linalg.solve(among, cross)
+    explained = np.sum(found * cross, axis=0)
+    left = np.sqrt(np.maximum(spread**2 - explained, (LEAST_UNIT * spread) ** 2))
+    slopes = found.T / deviations
+    return Prediction(slopes, wanted - slopes @ means, left, deviations)
 
 
-def start_params(
-    start: LinearStart,
-    shares: Floats,
-    sources: NDArray[np.int32],
-    layout: Layout,
+def start_column(
+    j: int,
+    sources: NDArray[np.int64],
+    rows: PublicRows,
+    weights: Floats,
+    reading: Reading,
+    *,
     hidden: int,
     components: int,
     draw: np.random.Generator,
-) -> Densities:
-    """The densities before training: normal about the linear prediction; categories by a first-order logistic model.
+) -> tuple[Column, Prediction]:
+    """A column before training, and what it was made from: normal about a linear prediction from its sources.
 
-    With p_c = π_c + b_cᵀ(x - m), log p_c = log π_c + b_cᵀ(x - m) / π_c to first order. Hidden units look in random
-    directions, and have no effect yet.
-
-    Args:
-        shares: The measured shares of the categories: (columns, width).
-        sources: What every column reads (`parents.sources_of`).
+    States follow a logistic model to first order: with p_c = π_c + b_cᵀ(x - m), log p_c = log π_c + b_cᵀ(x - m) / π_c.
+    Those of a column with many follow the prediction of their places. Hidden units look in random directions, and have
+    no effect yet.
     """
-    d, used = layout.columns, sources >= 0
-    first = np.zeros((d, sources.shape[1] + 1, hidden + layout.width))
-    first[:, :-1, :hidden] = draw.standard_normal((d, sources.shape[1], hidden)) * used[:, :, None]
-    first[:, :-1, :hidden] /= np.sqrt(used.sum(axis=1) + 1.0)[:, None, None]
-    first[:, -1, :hidden] = 0.5 * draw.standard_normal((d, hidden))
-    unit = np.ones(d)
-    for j, (block, at) in enumerate(zip(layout.blocks, layout.starts, strict=True)):
-        for place in range(block.width):
-            row = start.weights[at + place]
-            if block.number and place == 0:
-                unit[j] = max(start.left[at], LEAST_UNIT)
-                scale, constant = 1.0 / unit[j], 0.0
-            else:
-                share = shares[j, place]
-                scale, constant = 1.0 / max(share, LEAST_SHARE), math.log(max(share, 1e-4))
-            first[j, :-1, hidden + place] = np.where(used[j], row[sources[j]], 0.0) * scale
-            first[j, -1, hidden + place] = constant - scale * float(row @ start.means)
-    second = start_second(layout, hidden, components)
-    first, second, unit = (np.asarray(value, np.float32) for value in (first, second, unit))
-    return Densities(first, second, unit, np.asarray(sources, np.int32))
+    variable, table = reading.variables[j], reading.tables[j]
+    step = max(1, rows.count // MOST_ROWS)
+    x, state, weights = rows.inputs[sources, ::step], rows.states[j, ::step], weights[::step]
+    slopes, constants, unit, left = [], [], 1.0, []
+    found = None
+    if variable.number:
+        regular = weights * (state == 0) if variable.states else weights
+        found = least_squares(x, rows.own[j, None, ::step], regular)
+        unit = max(float(found.left[0]), LEAST_UNIT)
+        slopes.append(found.slopes / unit)
+        constants.append(found.constants / unit)
+        left.append(found.left)
+    many = variable.states > MOST_DIRECT
+    places, bias = (table, np.log(variable.shares)) if many else (np.zeros((variable.states, 0)), np.zeros(0))
+    if variable.states:
+        wanted = table.T[:, state] if many else (state[None, :] == np.arange(variable.states)[:, None])
+        of_states = least_squares(x, wanted, weights)
+        held = variable.shares @ table if many else variable.shares
+        flags = np.arange(len(wanted)) < FLAGS_OF_MANY if many else np.ones(len(wanted), bool)
+        scale = np.where(flags, 1.0 / np.maximum(held, LEAST_SHARE), 1.0)
+        level = np.zeros(len(wanted)) if many else np.log(variable.shares)
+        slopes.append(of_states.slopes * scale[:, None])
+        constants.append(level + (of_states.constants - wanted @ (weights / weights.sum())) * scale)
+        left.append(of_states.left)
+        found = of_states if found is None else found
+    linear = np.concatenate(slopes)
+    first = np.zeros((len(sources) + 1, hidden + len(linear)))
+    first[:-1, :hidden] = draw.standard_normal((len(sources), hidden)) / np.sqrt(len(sources) + 1.0)
+    first[-1, :hidden] = 0.5 * draw.standard_normal(hidden)
+    first[:-1, hidden:], first[-1, hidden:] = linear.T, np.concatenate(constants)
+    drawn = places.shape[1] or variable.states
+    second = start_second(
+        hidden, 3 * components * variable.number + drawn, number=variable.number, components=components
+    )
+    made = Column(
+        first=first.astype(np.float32),
+        second=second,
+        unit=np.asarray(unit, np.float32),
+        sources=sources.astype(np.int32),
+        places=places.astype(np.float32),
+        bias=bias.astype(np.float32),
+    )
+    assert found is not None  # a column has a number or states
+    return made, Prediction(linear, np.zeros(len(linear)), np.concatenate(left), found.deviations)

@@ -22,13 +22,17 @@ Sources: Della Pietra, Della Pietra and Lafferty (1997), "Inducing features of r
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.encoding.encoder import Levels
 from understudy.graphical.marginals import Measured
 from understudy.synthesizers.prada.likelihood.moments import NoisyMoments
-from understudy.synthesizers.prada.likelihood.pool import Pool
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -37,6 +41,8 @@ ITERATIONS = 60
 """L-BFGS makes at most this many steps."""
 TOLERANCE = 1e-6
 """It ends when a step gains less than this part of the objective: nearer is within the noise anyway."""
+LIGHTEST = 1e-9
+"""Rows that weigh less than this part of the heaviest count as nothing."""
 LARGEST_WEIGHT = 20.0
 """No row weighs more than this many times the mean: beyond it a few rows would stand for many."""
 LEAST_EFFECTIVE = 0.25
@@ -49,22 +55,22 @@ LEAST_EXCESS = 1e-6
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class CountTerm:
-    """A measured marginal: the cell of every row of the pool, the measured shares, and λ."""
+    """Measured marginals: which cells every row of the pool is in, the measured shares, and λ of each cell."""
 
-    codes: Codes
+    cells: "sparse.csr_array"  # (rows, cells): 1 where a row is in a cell
     shares: Floats
-    penalty: float
+    penalty: Floats
 
     @property
     def size(self) -> int:
         return len(self.shares)
 
     def scores(self, theta: Floats) -> Floats:
-        return theta[self.codes]
+        return self.cells @ theta
 
     def gaps(self, weights: Floats) -> Floats:
         """Weighted minus measured means."""
-        return np.bincount(self.codes, weights, minlength=self.size) - self.shares
+        return self.cells.T @ weights - self.shares
 
     def dot(self, theta: Floats) -> float:
         return float(theta @ self.shares)
@@ -89,7 +95,8 @@ class MomentTerm:
         return np.einsum("fr,fr->r", self.rows, matrix @ self.rows).astype(np.float64)
 
     def gaps(self, weights: Floats) -> Floats:
-        return ((self.rows * weights.astype(np.float32)) @ self.rows.T)[self.pairs] - self.means
+        light = np.where(weights > LIGHTEST * weights.max(), weights, 0.0).astype(np.float32)  # no slow denormals
+        return ((self.rows * light) @ self.rows.T)[self.pairs] - self.means
 
     def dot(self, theta: Floats) -> float:
         return float(theta @ self.means)
@@ -98,32 +105,48 @@ class MomentTerm:
 Term = CountTerm | MomentTerm
 
 
-def count_terms(pool: Pool, measured: Sequence[Measured], codes: Mapping[str, Codes], rows: float) -> list[CountTerm]:
-    """The terms of measured marginals; those that the pool has within the noise are left out."""
-    found: list[CountTerm] = []
+def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: float) -> CountTerm:
+    """The term of measured marginals; those that the pool has within the noise are left out.
+
+    Args:
+        codes: The bin of every row of the pool, by column.
+        rows: How many rows the table has.
+    """
+    from scipy import sparse
+
+    places, shares, penalty, size = [], [], [], 0
+    pool = len(next(iter(codes.values())))
     for each in measured:
         code = np.ravel_multi_index([codes[name] for name in each.clique], each.counts.shape)
-        shares, noise = each.counts.ravel() / rows, each.sigma / rows
-        made = np.bincount(code, minlength=len(shares)) / pool.rows
-        excess = float(np.sum((shares - made) ** 2)) - len(shares) * noise**2 - 1.0 / pool.rows
+        share, noise = each.counts.ravel() / rows, each.sigma / rows
+        made = np.bincount(code, minlength=len(share)) / pool
+        excess = float(np.sum((share - made) ** 2)) - len(share) * noise**2 - 1.0 / pool
         if excess > LEAST_EXCESS:
-            found.append(CountTerm(codes=code, shares=shares, penalty=noise**2 / excess))
-    return found
+            places.append(code + size)
+            shares.append(share)
+            penalty.append(np.full(len(share), noise**2 / excess))
+            size += len(share)
+    index = np.stack(places, axis=1).ravel() if places else np.zeros(0, np.int64)
+    starts = np.arange(pool + 1) * len(places)
+    cells = sparse.csr_array((np.ones(len(index)), index, starts), shape=(pool, size))
+    return CountTerm(
+        cells=cells, shares=np.concatenate([np.zeros(0), *shares]), penalty=np.concatenate([np.zeros(0), *penalty])
+    )
 
 
-def moment_term(pool: Pool, moments: NoisyMoments) -> MomentTerm:
+def moment_term(levels: Levels, moments: NoisyMoments) -> MomentTerm:
     """The term of measured moments, products of features of two columns.
 
     ω is that of all products, or of one by itself where that is larger: a few large gaps are not taken for noise.
     """
-    x, owners = moments.clipped(pool.features(moments.weightings).astype(np.float64)), pool.layout.owners
+    x, owners = moments.clipped(moments.features.of_levels(levels)), moments.features.owners
     one, other = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
     pairs = one, other
-    made, means = (x @ x.T / pool.rows)[pairs], moments.means[pairs]
+    made, means = (x @ x.T / x.shape[1])[pairs].astype(np.float64), moments.means[pairs]
     excess = (means - made) ** 2 - moments.noise**2
     typical = max(float(excess.mean()) if len(excess) else 0.0, LEAST_EXCESS)
     penalty = moments.noise**2 / np.maximum(excess, typical)
-    return MomentTerm(rows=x.astype(np.float32), pairs=pairs, means=means, penalty=penalty)
+    return MomentTerm(rows=x, pairs=pairs, means=means, penalty=penalty)
 
 
 def tilt(terms: Sequence[Term], rows: int) -> Floats:

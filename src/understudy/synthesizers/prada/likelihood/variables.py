@@ -1,0 +1,214 @@
+"""Variables: what a column is to its density. Perhaps a number, a standard normal score; perhaps one of some states.
+
+The states of a categorical column are its values and, if it may be missing, "missing". A number has states where it is
+not all of one piece: "regular", one for each *atom* (a value that holds many rows, such as zero), and "missing". Only
+the regular values of a number have a score of their own, normal among them; to later columns, an atom is the mean score
+of its interval of levels.
+
+The one rule: nothing here is private. A variable is a function of the encoder.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.randomness import Key
+from understudy.encoding.columns import ColumnEncoder
+from understudy.encoding.encoder import Encoder
+from understudy.privacy.normal_scores import mean_score, normal_score
+from understudy.privacy.piecewise import Distribution, LevelScale, bin_of
+from understudy.privacy.row_maps import Clip, LevelBin, NormalScore, RowMap
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+LEAST_ATOM = 0.07
+"""A value that owns more than this share of levels is an atom. A number has at most 14 of them."""
+LEAST_SHARE = 1e-4
+"""No state is taken to be rarer than this."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Variable:
+    """A column as its density sees it.
+
+    Attributes:
+        number: Whether it has a score.
+        shares: Of its states; empty if it has none.
+        levels: The interval of levels of each state, (states, 2); NaN for those without one: regular and missing.
+        edges: Levels that bins of one state lie between.
+        bins: The state of every bin between edges, and at last that of missing values if it may be missing.
+        nullable: Whether it may be missing.
+        edge: Levels are held within [edge, 1 - edge] before they become scores.
+        pass_through: Whether its own numbers take the place of levels and scores.
+    """
+
+    name: str
+    number: bool
+    shares: Floats
+    levels: Floats
+    edges: Floats
+    bins: Whole
+    nullable: bool
+    edge: float
+    pass_through: bool = False
+
+    @property
+    def states(self) -> int:
+        return len(self.shares)
+
+    @property
+    def has_atoms(self) -> bool:
+        return self.number and bool(np.isfinite(self.levels).any())
+
+    @property
+    def state_scores(self) -> Floats:
+        """What a later column sees of each state of a number: 0 for regular (it has a score) and missing values."""
+        found = np.zeros(self.states)
+        atoms = np.isfinite(self.levels[:, 0])
+        found[atoms] = mean_score(*self._within(self.levels[atoms].T))
+        return found
+
+    # Public levels ------------------------------------------------------------------------------------------------
+
+    def state_of(self, level: Floats) -> Whole:
+        """The state at every level; NaN is a missing value."""
+        if not self.states:
+            return np.zeros(len(level), np.int64)
+        found = bin_of(level, self.edges)
+        return self.bins[np.where(found < 0, len(self.bins) - 1 if self.nullable else 0, found)]
+
+    def scores_of(self, level: Floats, state: Whole) -> tuple[Floats, Floats]:
+        """A row's own score, among regular values, and the one that later columns see; 0 for missing values."""
+        if not self.number:
+            nothing = np.zeros(len(level))
+            return nothing, nothing
+        if self.pass_through:
+            return level, level
+        known = np.nan_to_num(level, nan=0.5)
+        seen = normal_score(self._within(known))
+        own = normal_score(self._within(self.to_regular(known))) if self.has_atoms else seen
+        if self.states:
+            own, seen = np.where(state == 0, own, 0.0), np.where(state == 0, seen, self.state_scores[state])
+        return own, seen
+
+    def to_regular(self, level: Floats) -> Floats:
+        """The level among regular values of a level among all."""
+        return np.interp(level, *self._gaps())
+
+    def level_of(self, score: Floats, state: Whole, uniform: Floats) -> Floats:
+        """Levels of drawn rows: NaN for missing values, the place in their interval for atoms and categories.
+
+        Args:
+            score: A row's own, among regular values.
+            uniform: The place in the interval of a state.
+        """
+        if self.pass_through:
+            return score
+        found = np.full(len(score), np.nan)
+        if self.number:
+            from scipy.special import ndtr
+
+            found = ndtr(score)
+            if self.has_atoms:
+                all_levels, among = self._gaps()
+                at = np.searchsorted(among, found, side="right").clip(1, len(among) - 1)  # beyond the atom at a tie
+                width = np.maximum(among[at] - among[at - 1], 1e-300)
+                part = np.clip((found - among[at - 1]) / width, 0.0, 1.0)
+                found = all_levels[at - 1] + part * (all_levels[at] - all_levels[at - 1])
+        if self.states:
+            low, high = self.levels.T
+            inside = low[state] + uniform * (high[state] - low[state])
+            found = np.where(state == 0, found, inside) if self.number else inside
+        return found
+
+    def _gaps(self) -> tuple[Floats, Floats]:
+        """Edges of levels, and the level among regular values at each: flat over atoms, linear between them."""
+        regular = np.diff(self.edges) * (self.bins[: len(self.edges) - 1] == 0)
+        total = max(float(regular.sum()), 1e-300)
+        return self.edges, np.concatenate([[0.0], np.cumsum(regular) / total])
+
+    def _within(self, level: Floats) -> Floats:
+        return np.clip(level, self.edge, 1.0 - self.edge)
+
+
+# Private rows ---------------------------------------------------------------------------------------------------------
+
+
+def own_score_map(variable: Variable, scale: LevelScale, key: Key) -> RowMap:
+    """The map to a row's own score, among regular values; that of an atom is not used."""
+    return _score_map(variable, _without_atoms(variable, scale) if variable.has_atoms else scale, key, widest=1.0)
+
+
+def seen_score_map(variable: Variable, scale: LevelScale, key: Key) -> RowMap:
+    """The map to the score that later columns see."""
+    return _score_map(variable, scale, key, widest=LEAST_ATOM if variable.has_atoms else 1.0)
+
+
+def state_map(variable: Variable, scale: LevelScale, key: Key, numbers: NDArray | None = None) -> RowMap:
+    """The map to a row's state, or to a number that stands for it: (states,)."""
+    found = variable.bins if numbers is None else np.asarray(numbers, np.float64)[variable.bins]
+    own = key.child(f"state {variable.name}")
+    return LevelBin(variable.name, scale, variable.edges, variable.nullable, own, groups=found)
+
+
+def _score_map(variable: Variable, scale: LevelScale, key: Key, *, widest: float) -> RowMap:
+    if variable.pass_through:
+        return Clip(variable.name)
+    own = key.child(f"score {variable.name}")
+    return NormalScore(variable.name, scale, variable.edge, variable.nullable, spread=True, key=own, widest=widest)
+
+
+def _without_atoms(variable: Variable, scale: LevelScale) -> LevelScale:
+    """The scale of regular values among themselves: atoms take no room."""
+    learned = scale.distribution
+    cdf = variable.to_regular(learned.cdf)
+    cdf = cdf if cdf[-1] > 0 else np.linspace(0.0, 1.0, len(cdf))  # there is nothing but atoms
+    return LevelScale(Distribution(learned.values, cdf, learned.integer), scale.low, scale.high, scale.coded)
+
+
+# From an encoder ------------------------------------------------------------------------------------------------------
+
+
+def variables_of(encoder: Encoder, order: Sequence[str]) -> tuple[Variable, ...]:
+    """The variables of encoded columns, in this order."""
+    return tuple(_variable(name, encoder.columns[name], encoder.outermost_level) for name in order)
+
+
+def _variable(name: str, known: ColumnEncoder, edge: float) -> Variable:
+    nullable, learned = known.column.nullable and not known.is_pass_through, known.distribution
+    if known.labels is not None:
+        cdf, present = learned.cdf, 1.0 - known.missing
+        levels, shares = np.stack([cdf[:-1], cdf[1:]], axis=1), present * np.diff(cdf)
+        edges, bins = cdf, np.arange(len(cdf) - 1)
+    else:
+        below, above = learned.atoms()
+        wide = above - below > LEAST_ATOM
+        if known.is_pass_through:
+            wide = np.zeros_like(wide)
+        levels = np.concatenate([[[np.nan, np.nan]], np.stack([below[wide], above[wide]], axis=1)])
+        edges = np.unique(np.concatenate([[0.0, 1.0], below[wide], above[wide]]))
+        middle = (edges[:-1] + edges[1:]) / 2
+        inside = (middle[:, None] > levels[1:, 0]) & (middle[:, None] < levels[1:, 1])
+        bins = np.where(inside.any(axis=1), inside.argmax(axis=1) + 1, 0) if wide.any() else np.zeros(1, np.int64)
+        width = levels[1:, 1] - levels[1:, 0]
+        shares = (1.0 - known.missing) * np.concatenate([[1.0 - width.sum()], width])
+    if nullable:
+        levels, shares = np.concatenate([levels, [[np.nan, np.nan]]]), np.append(shares, known.missing)
+        bins = np.append(bins, len(shares) - 1)
+    shares = np.maximum(shares, LEAST_SHARE) / np.maximum(shares, LEAST_SHARE).sum()
+    if known.labels is None and len(shares) == 1:
+        shares, levels = np.zeros(0), np.zeros((0, 2))
+    return Variable(
+        name=name,
+        number=known.labels is None,
+        shares=shares,
+        levels=levels,
+        edges=edges,
+        bins=bins,
+        nullable=nullable,
+        edge=edge,
+        pass_through=known.is_pass_through,
+    )
