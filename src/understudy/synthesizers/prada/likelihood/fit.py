@@ -38,7 +38,7 @@ from understudy.synthesizers.prada.likelihood.reading import Reading, reading_of
 from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties
 from understudy.synthesizers.prada.likelihood.settings import STEPS_PER_ROUND, LikelihoodSettings
 from understudy.synthesizers.prada.likelihood.start import Prediction, start_column
-from understudy.synthesizers.prada.likelihood.tilt import count_term, moment_term, tilt
+from understudy.synthesizers.prada.likelihood.tilt import count_term, moment_term, tilt, total_gap
 from understudy.synthesizers.prada.likelihood.training import Hyperparameters, Likelihood, State
 from understudy.synthesizers.prada.likelihood.variables import Variable, own_score_map, state_map, variables_of
 from understudy.synthesizers.prada.settings import drawn_rate
@@ -47,6 +47,10 @@ CALIBRATION_ROWS = 2**14
 """Marginals are calibrated on this many generated rows."""
 INFLUENCE_ROWS = 2**12
 """Influences are measured on this many of them."""
+SOME_ROWS = 2**13
+"""So many rows show how near a model is to what was measured."""
+MOST_COPULA = 0.5
+"""At most this share of the first pool is drawn from a normal copula."""
 NOTHING = "nothing"
 """A column of zeros is called this."""
 SECOND_RATE = 0.3
@@ -247,14 +251,37 @@ def _start(request: FitRequest) -> _Started:
         return _alone(request, variables)
     measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"))
     moments = measure_moments(request.rows, encoder, order, ledger=ledger, key=key)
-    half, draw = settings.pool_rows // 2, key.child("first pool")
-    net = measured.model.to_bayesnet(measured.bins).sample(half, key=draw)
-    pool = Pool(joined([net, moments.copula_rows(half, draw.child("copula").numpy())]), variables)
+    pool = _first_pool(measured, moments, variables, encoder, settings.pool_rows, key.child("first pool"))
     codes = pool.codes(measured.bins)
     weights = _tilted(pool, measured, moments, encoder)
     reading = reading_of(variables, pool.states, [codes[name] for name in order], weights)
     pairs = candidate_parents([codes[name] for name in order], weights, settings.most_parents)
     return _distilled(request, measured, moments, reading, pool.read(reading), weights, pairs)
+
+
+def _first_pool(
+    measured: MeasuredModel,
+    moments: NoisyMoments,
+    variables: tuple[Variable, ...],
+    encoder: Encoder,
+    count: int,
+    key: Key,
+) -> Pool:
+    """Rows of the graphical model, and some of a normal copula that has the measured moments.
+
+    A tilt can only weigh rows that there are: where one of the two has hardly any, the other may have more. The nearer
+    the copula is to what was measured, beside the graphical model, the more of its rows there are.
+    """
+    net = measured.model.to_bayesnet(measured.bins)
+    some, share = min(count // 2, SOME_ROWS), 0.5
+    gaps = [
+        total_gap(Pool(levels, variables).codes(measured.bins), levels, measured.measured, moments, encoder.rows)
+        for levels in (net.sample(some, key=key), moments.copula_rows(some, key.child("copula").numpy()))
+    ]
+    share = min(MOST_COPULA, gaps[0] / max(sum(gaps), 1e-300))
+    of_copula = round(share * count)
+    halves = [net.sample(count - of_copula, key=key), moments.copula_rows(of_copula, key.child("copula").numpy())]
+    return Pool(joined(halves), variables)
 
 
 def _distilled(

@@ -149,6 +149,28 @@ def moment_term(levels: Levels, moments: NoisyMoments) -> MomentTerm:
     return MomentTerm(rows=x, pairs=pairs, means=means, penalty=penalty)
 
 
+def total_gap(
+    codes: Mapping[str, Codes], levels: Levels, measured: Sequence[Measured], moments: NoisyMoments, rows: float
+) -> float:
+    """How far public rows are from all that was measured: mean squared gaps of counts and of moments, in deviations.
+
+    What chance explains, in the rows and in the noise, is subtracted.
+    """
+    rows, pool = max(rows, 1.0), len(next(iter(codes.values())))
+    total = []
+    for each in measured:
+        code = np.ravel_multi_index([codes[name] for name in each.clique], each.counts.shape)
+        share, noise = each.counts.ravel() / rows, each.sigma / rows
+        made = np.bincount(code, minlength=len(share)) / pool
+        chance = len(share) * noise**2 + 1.0 / pool
+        total.append(max(float(np.sum((share - made) ** 2)) - chance, 0.0) / chance)
+    term = moment_term(levels, moments)
+    chance = moments.noise**2 + 1.0 / pool
+    gaps = term.gaps(np.full(pool, 1.0 / pool))
+    of_moments = max(float(np.mean(gaps**2)) - chance, 0.0) / chance if len(gaps) else 0.0
+    return float(np.mean(total)) + of_moments if total else of_moments
+
+
 def tilt(terms: Sequence[Term], rows: int) -> Floats:
     """Weights of the rows of a pool, of mean 1."""
     from scipy.optimize import minimize
