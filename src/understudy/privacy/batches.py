@@ -9,6 +9,7 @@ Batches and noise are drawn in float64 from a cryptographic stream (`Key.words`)
 
 # JAX leaves many types open, so what comes out of it is not checked here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 # Exact rows are read here, as in every mechanism of this folder.
 # pyright: reportPrivateUsage=false
@@ -138,12 +139,13 @@ def draw_rounds(
         noise.append((sigma * normals(of_part.child("noise"), steps * size)).astype(np.float32).reshape(steps, size))
         keys.append(of_part.child("loop").words(1).view(np.uint32))
     found, drawn = (np.stack(each) for each in zip(*places, strict=True))
-    return Draws(found, drawn, np.stack(noise), jax.random.wrap_key_data(np.stack(keys), impl="threefry2x32"))
+    keys = jax.random.wrap_key_data(jax.device_put(np.stack(keys)), impl="threefry2x32")
+    return Draws(found, drawn, np.stack(noise), keys)
 
 
 def uniforms(key: Key, n: int) -> NDArray[np.float64]:
     """Uniform numbers in (0, 1), at the middles of 2**53 intervals."""
-    return ((key.words(n) >> np.uint64(11)) + 0.5) * 2.0**-53
+    return np.asarray(((key.words(n) >> np.uint64(11)) + 0.5) * 2.0**-53, np.float64)
 
 
 def normals(key: Key, n: int) -> NDArray[np.float64]:

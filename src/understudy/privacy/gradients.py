@@ -173,7 +173,9 @@ def train(
     capacity = max(job.capacity for job in jobs)
     usable = _usable_part(capacity, max(rates))
     places = max(largest_batch(capacity, rate) for rate in rates) * max(job.rows.max_rows_per_unit for job in jobs)
-    networks = [[traced_factors(part.loop, part.state, len(part.columns), places) for part in job.parts] for job in jobs]
+    networks = [
+        [traced_factors(part.loop, part.state, len(part.columns), places) for part in job.parts] for job in jobs
+    ]
     sigmas = [
         job.ledger.charge(
             planned, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian"
@@ -454,7 +456,7 @@ def _round(
     members = units[draws.units]  # (steps, units, rows of a unit)
     inside = draws.drawn[:, :, None] & (members < len(exact) - 1)
 
-    def step(state: State, inputs: tuple[Array, Array, Array, Any]) -> tuple[State, None]:
+    def step(state: State, inputs: tuple[Array, Any, Any, Any]) -> tuple[State, None]:
         members, inside, noise, prepared = inputs
         exact_sums = clipped_sums(network(state, exact[members.ravel()].T), inside, clip_norm)
         ends = np.cumsum([layer.size for layer in exact_sums])[:-1].tolist()
