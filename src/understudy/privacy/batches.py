@@ -144,8 +144,16 @@ def draw_rounds(
 
 
 def uniforms(key: Key, n: int) -> NDArray[np.float64]:
-    """Uniform numbers in (0, 1), at the middles of 2**53 intervals."""
-    return np.asarray(((key.words(n) >> np.uint64(11)) + 0.5) * 2.0**-53, np.float64)
+    """Uniform numbers in (0, 1), at the middles of 2**52 intervals."""
+    return middles(key.words(n))
+
+
+def middles(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """The middle of the interval, one of 2**52, that the first bits of a word stand for.
+
+    Of 2**53 intervals the last middle would be rounded to 1, and its normal number would not be finite.
+    """
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def normals(key: Key, n: int) -> NDArray[np.float64]:
@@ -161,9 +169,10 @@ def poisson_batches(
     """Each of so many units with probability `rate`, independently and for each step: places, and which hold one.
 
     The gaps between the units drawn are geometric, P(gap = k) = q (1 - q)^k, so the time grows with the batch and not
-    with the table.
+    with the table. More places leave the units in the first ones as they are, so that parts of a training that have
+    different numbers of places have the same batches.
     """
-    uniform = uniforms(key, steps * most).reshape(steps, most)
+    uniform = uniforms(key, steps * most).reshape(most, steps).T
     with np.errstate(divide="ignore"):  # everybody is drawn at a rate of 1
         gaps = np.minimum(np.floor(np.log(uniform) / np.log1p(-rate)), units)
     places = np.cumsum(gaps + 1, axis=1) - 1
