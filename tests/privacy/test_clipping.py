@@ -99,7 +99,7 @@ def test_shared_inputs_are_as_good_as_each_layer_having_its_own(clip):
     assert (np.asarray(shared)[~seen] == 0).all()
 
 
-# Clipped one by one -----------------------------------------------------------------------------------------------------
+# Clipped one by one ---------------------------------------------------------------------------------------------------
 
 NORMS = np.array([0.3, 0.0, 2.0], np.float32)
 
@@ -174,7 +174,7 @@ def test_clipping_norms_are_as_many_as_networks_side_by_side(norms):
         clipped_sums([layer, Layer(jnp.ones((1, 6)), jnp.ones((1, 6)))], jnp.ones((6, 1), bool), np.ones(3))
 
 
-# What is refused --------------------------------------------------------------------------------------------------------
+# What is refused ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seen", [np.ones((2, 1)), jnp.ones((2, 1), bool), np.ones((2, 2), bool)])
