@@ -145,7 +145,7 @@ def _places(j: int, variable: Variable, state: Whole, codes: Sequence[Whole], we
             single = np.bincount(code, shares, size)
             expected = np.outer(held, single)
             blocks.append((joint - expected) / np.sqrt(np.maximum(expected, 1e-12)))
-    gaps = np.concatenate(blocks, axis=1) * (seen / (seen + FEW_ROWS))[:, None]
+    gaps = np.concatenate([np.zeros((variable.states, 0)), *blocks], axis=1) * (seen / (seen + FEW_ROWS))[:, None]
     vectors, strength, _ = np.linalg.svd(gaps, full_matrices=False)
     found = vectors[:, :DIRECTIONS][:, strength[:DIRECTIONS] > 1e-9] / np.sqrt(np.maximum(held, 1e-9))[:, None]
     found = np.clip(found * (seen / (seen + FEW_ROWS))[:, None], -FARTHEST, FARTHEST)
