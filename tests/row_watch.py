@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import threading
 import types
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -58,12 +59,14 @@ class RowWatch:
 @contextlib.contextmanager
 def watching(rows: int, *, locked: bool = False) -> Generator[RowWatch, None, None]:
     """Watches what is called in the block; `rows` is the length of the table, and best of nothing else."""
-    watch, before = RowWatch(rows, locked=locked), sys.gettrace()
+    watch, before, in_threads = RowWatch(rows, locked=locked), sys.gettrace(), threading.gettrace()
     sys.settrace(watch)
+    threading.settrace(watch)  # and in threads that are started from now on
     try:
         yield watch
     finally:
         sys.settrace(before)
+        threading.settrace(in_threads)  # pyright: ignore[reportArgumentType]
 
 
 def contents(held: object, depth: int = 3) -> Iterator[object]:

@@ -2,14 +2,14 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from understudy.core.randomness import Key
 from understudy.privacy import batches, gradients
 from understudy.privacy.clipping import Layer
-from understudy.privacy.gradients import Job, train
+from understudy.privacy.factors import traced_factors
+from understudy.privacy.gradients import Job, Part, train
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.rows import PrivateRows
@@ -59,28 +59,51 @@ def ledger(steps=1, rate=1.0, noise=None, epsilon=1.0):
     return Ledger(Budget(epsilon=epsilon, delta=1e-5), [planned])
 
 
-def job(columns, *, steps=1, rate=1.0, noise=None, clip=1.0, seed=0, epsilon=1.0, rows=None, capacity=CAPACITY):
+def part(loop=None, *, steps=1, clip=1.0, columns=COLUMNS, state=None):
+    return Part(loop=loop or Regression(), state=state or start(steps), columns=columns, clip_norm=clip)
+
+
+def job(
+    columns,
+    *,
+    steps=1,
+    rate=1.0,
+    noise=None,
+    clip=1.0,
+    seed=0,
+    epsilon=1.0,
+    rows=None,
+    capacity=CAPACITY,
+    loop=None,
+    parts=None,
+):
+    """A job of one regression, unless its parts are given."""
     return Job(
         rows=rows or PrivateRows(columns, {}, 1),
         ledger=ledger(steps, rate, noise, epsilon),
         key=Key.new(seed),
-        state=start(steps),
-        clip_norm=clip,
+        parts=parts or [part(loop, steps=steps, clip=clip)],
         capacity=capacity,
     )
 
 
-def run(jobs, loop=None, **options):
-    return train(loop or Regression(), jobs, COLUMNS, planned="steps", what="a regression", **options)
+def run_parts(jobs, **options):
+    """The last states of all parts of each job."""
+    return train(jobs, planned="steps", what="a regression", **options)
+
+
+def run(jobs, **options):
+    """The last state of each job, which has one part."""
+    return [state for [state] in run_parts(jobs, **options)]
 
 
 def exact_run(columns, *, clip, loop=None, state=None):
-    """One step of the mechanism's own loop on everybody and without noise, which no ledger would allow."""
+    """One step of the mechanism's own loop on everybody and without noise, which no ledger would allow; of one part."""
     loop, state = loop or Regression(), state or start()
     rows = batches.pad_rows(PrivateRows(columns, {}, 1), COLUMNS, CAPACITY)
-    network = gradients.traced_factors(loop, state, len(COLUMNS), CAPACITY)
+    network = traced_factors(loop, state, len(COLUMNS), CAPACITY)
     draws = batches.draw_rounds(
-        jax.random.key(0), np.arange(1), 1.0, 0.0, rows.exact_count, steps=1, most=len(rows.units), size=network.size
+        Key.new(0), np.arange(1), 1.0, 0.0, rows.exact_count, steps=1, most=len(rows.units), size=network.size
     )
     exact = (rows.exact, rows.units)
-    return gradients.run_rounds(loop, network, state, exact, jnp.float32(clip), jnp.ones(1, bool), draws)
+    return gradients.run_rounds(loop, network, state, exact, jnp.asarray(clip, jnp.float32), jnp.ones(1, bool), draws)

@@ -2,28 +2,29 @@
 
 import math
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 from understudy.core.randomness import Key
-from understudy.privacy.batches import OVERFLOW, largest_batch, pad_rows, poisson_batch
+from understudy.privacy.batches import (
+    OVERFLOW,
+    draw_rounds,
+    fits,
+    largest_batch,
+    middles,
+    normals,
+    pad_rows,
+    poisson_batches,
+    uniforms,
+)
 from understudy.privacy.rows import lock
 
 
-@pytest.fixture(autouse=True)
-def _no_rank_promotion():
-    with jax.numpy_rank_promotion("raise"):
-        yield
-
-
 def included_units(rate, units, count, seed=0):
+    """How often each unit is in each of so many batches."""
     most = largest_batch(units, rate)
-    with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(seed), count)
-        places, drawn = jax.jit(jax.vmap(lambda key: poisson_batch(key, jnp.float64(rate), units, most)))(keys)
+    places, drawn = poisson_batches(Key.new(seed), rate, units, count, most)
     included = np.zeros((count, units + 1), dtype=int)
     rows = np.repeat(np.arange(count), most).reshape(count, most)
     np.add.at(included, (rows, np.where(drawn, places, units)), 1)
@@ -54,6 +55,29 @@ def test_a_rate_of_one_draws_everyone():
     assert (included_units(1.0, 25, 10) == 1).all()
 
 
+@pytest.mark.parametrize("rate", [1e-300, 1e-17, 1e-9])
+def test_a_rate_next_to_nothing_draws_nobody(rate):
+    assert (included_units(rate, 25, 10) == 0).all()
+
+
+def test_no_units_are_nobody():
+    places, drawn = poisson_batches(Key.new(0), 0.5, 0, 4, 3)
+    assert not drawn.any() and (places == 0).all()
+
+
+def test_more_places_leave_a_batch_as_it_is():
+    few, many = (poisson_batches(Key.new(0), 0.2, 100, 6, most) for most in (40, 64))
+    for one, other in zip(few, many, strict=True):
+        np.testing.assert_array_equal(one, other[:, :40])
+    assert not many[1][:, 40:].any()  # a batch that fits has no more
+
+
+def test_batches_that_do_not_fit_lose_their_last_units():
+    places, drawn = poisson_batches(Key.new(0), 0.9, 100, 6, 10)
+    whole, _ = poisson_batches(Key.new(0), 0.9, 100, 6, 100)
+    assert drawn.all() and np.array_equal(places, whole[:, :10])
+
+
 @pytest.mark.parametrize("units", [1, 2, 50, 10_000, 10_000_000])
 @pytest.mark.parametrize("rate", [1e-6, 0.004, 0.5, 1.0])
 def test_a_batch_fits_into_its_place(units, rate):
@@ -65,7 +89,7 @@ def test_rows_are_padded_to_the_capacity_and_units_keep_theirs():
     columns = {"a": np.arange(4.0), "b": np.array([np.nan, np.inf, -1e300, 1.0])}
     rows = lock(columns, {}, unit=np.array([7, 7, 7, 9]), max_rows_per_unit=3, key=Key.new(0))
     padded = pad_rows(rows, ["a", "b"], 6)
-    assert padded.fits and padded.exact_count == 2
+    assert fits(rows, 6) and padded.exact_count == 2
     assert padded.exact.shape == (7, 2) and padded.units.shape == (6, 3)
     assert sorted(np.sum(padded.units < 6, axis=1).tolist()) == [0, 0, 0, 0, 1, 3]
     assert np.array_equal(padded.exact[:, 1], np.array([0, 0, -1e18, 1, 0, 0, 0], np.float32))
@@ -74,4 +98,64 @@ def test_rows_are_padded_to_the_capacity_and_units_keep_theirs():
 def test_a_table_that_does_not_fit_is_kept_whole():
     rows = lock({"a": np.arange(9.0)}, {}, key=Key.new(0))
     padded = pad_rows(rows, ["a"], 4)
-    assert not padded.fits and padded.exact.shape == (10, 1) and padded.exact_count == 9
+    assert not fits(rows, 4) and fits(rows, 9) and padded.exact.shape == (10, 1) and padded.exact_count == 9
+
+
+# Random numbers -----------------------------------------------------------------------------------------------------
+
+
+def test_uniform_numbers_are_the_middles_of_intervals_and_never_zero_or_one():
+    words = np.array([0, 2**12 - 1, 2**12, 2**63, 2**64 - 1], np.uint64)
+    found = middles(words)
+    assert found.tolist() == [2.0**-53, 2.0**-53, 3 * 2.0**-53, 0.5 + 2.0**-53, 1 - 2.0**-53]
+    np.testing.assert_array_equal(1 - middles(~words), found)  # as many below as above
+
+
+def test_uniform_numbers_are_uniform():
+    assert stats.kstest(uniforms(Key.new(0), 100_000), "uniform").pvalue > 1e-3
+
+
+def test_normal_numbers_are_normal_and_do_not_depend_on_each_other():
+    found = normals(Key.new(0), 200_000)
+    assert stats.kstest(found, "norm").pvalue > 1e-3
+    beyond = int((np.abs(found) > 3).sum())
+    assert stats.binomtest(beyond, len(found), 2 * stats.norm.sf(3)).pvalue > 1e-3
+    for lag in (1, 2, 7):
+        assert abs(np.corrcoef(found[:-lag], found[lag:])[0, 1]) < 4 / math.sqrt(len(found))
+
+
+def test_another_key_gives_other_numbers_and_fewer_are_the_first_of_more():
+    one, other = (normals(Key.new(0).child(label), 20_000) for label in "ab")
+    assert abs(np.corrcoef(one, other)[0, 1]) < 4 / math.sqrt(20_000)
+    np.testing.assert_array_equal(normals(Key.new(0).child("a"), 10), one[:10])
+
+
+# Rounds -------------------------------------------------------------------------------------------------------------
+
+
+def rounds(numbers, *, part=0, most=8, size=500, sigma=2.0):
+    return draw_rounds(Key.new(0), np.array(numbers), 0.3, sigma, 20, part=part, steps=4, most=most, size=size)
+
+
+def test_rounds_have_batches_and_noise_of_their_own():
+    found = rounds([0, 1])
+    assert found.units.shape == found.drawn.shape == (2, 4, 8) and found.noise.shape == (2, 4, 500)
+    assert found.noise.dtype == np.float32 and found.units.dtype == np.int32
+    assert not np.array_equal(found.units[0], found.units[1])
+    together = np.corrcoef(found.noise.reshape(8, 500))
+    assert np.abs(together[np.triu_indices(8, 1)]).max() < 5 / math.sqrt(500)
+    assert stats.kstest(found.noise.ravel() / 2.0, "norm").pvalue > 1e-3
+
+
+def test_a_round_is_the_same_whichever_rounds_it_is_drawn_with():
+    [alone], among = rounds([3]).noise, rounds([1, 3])
+    np.testing.assert_array_equal(alone, among.noise[1])
+    np.testing.assert_array_equal(rounds([3]).units[0], among.units[1])
+
+
+def test_parts_have_the_same_batches_and_noise_of_their_own():
+    one, other = rounds([0, 1], part=0), rounds([0, 1], part=1, most=12, size=300)
+    np.testing.assert_array_equal(one.units, other.units[:, :, :8])
+    np.testing.assert_array_equal(one.drawn, other.drawn[:, :, :8])
+    together = np.corrcoef(one.noise[:, :, :300].ravel(), other.noise.ravel())[0, 1]
+    assert abs(together) < 4 / math.sqrt(other.noise.size)

@@ -99,6 +99,84 @@ def test_shared_inputs_are_as_good_as_each_layer_having_its_own(clip):
     assert (np.asarray(shared)[~seen] == 0).all()
 
 
+# Clipped one by one ---------------------------------------------------------------------------------------------------
+
+NORMS = np.array([0.3, 0.0, 2.0], np.float32)
+
+
+@jax.jit
+def clipped_one_by_one(a, delta, inside, norms):
+    """Three networks of two layers each, the first with inputs of their own and the second with shared ones."""
+    return clipped_sums([Layer(a, delta), Layer(a[0], delta, SQUARE)], inside, norms)
+
+
+SQUARE = np.tri(3, dtype=bool)
+"""As many layers side by side as inputs: weights of the one must not be taken for weights of the other."""
+
+
+@pytest.mark.parametrize("rows_of_a_unit", [1, 3])
+@pytest.mark.parametrize("norms", [NORMS, np.full(3, 1e6, np.float32)], ids=["clipped", "not clipped"])
+def test_networks_side_by_side_are_clipped_each_by_itself(norms, rows_of_a_unit):
+    draw = np.random.default_rng(0)
+    a, delta = draw.standard_normal((2, 3, 3, 6)).astype(np.float32)
+    inside = np.ones((6 // rows_of_a_unit, rows_of_a_unit), bool)
+    inside[0, -1] = False
+    found = clipped_one_by_one(a, delta, inside, norms)
+    expected = np.zeros((2, 3, 3, 3))
+    for j in range(3):
+        each = np.stack([np.einsum("ir,or->rio", x, delta[j]) for x in (a[j], a[0] * SQUARE[j][:, None])], axis=1)
+        lengths = (np.sqrt((each**2).sum(axis=(1, 2, 3))) * inside.ravel()).reshape(inside.shape).sum(axis=1)
+        factors = np.repeat(np.minimum(1.0, norms[j] / np.maximum(lengths, 1e-9)), rows_of_a_unit) * inside.ravel()
+        expected[:, j] = np.einsum("r,rlio->lio", factors, each)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@hypothesis.settings(deadline=None, derandomize=True, max_examples=80)
+@hypothesis.example((np.full((3, 3, 6), 1e-19, np.float32), np.full((3, 3, 6), 1.8e19, np.float32)), NORMS, 0, 1)
+@hypothesis.example((np.full((3, 3, 6), 1e30, np.float32), np.full((3, 3, 6), 1e-17, np.float32)), NORMS, 1, 2)
+@hypothesis.example((np.full((3, 3, 6), 5.0, np.float32), np.full((3, 3, 6), 7.0, np.float32)), NORMS, 0, 1)
+@hypothesis.given(
+    factors_of((3, 3), (3, 3)),
+    arrays.arrays(np.float32, 3, elements=st.floats(0.0, 100.0, width=32)),
+    st.integers(0, 2),
+    st.sampled_from([1, 2, 3]),
+)
+def test_no_unit_moves_networks_clipped_each_by_itself_by_more_than_their_norms(factors, norms, unit, rows_of_a_unit):
+    inside = np.ones((6 // rows_of_a_unit, rows_of_a_unit), dtype=bool)
+    without = inside.copy()
+    without[unit % len(inside)] = False
+    whole, rest = (clipped_one_by_one(*factors, each, norms) for each in (inside, without))
+    squares = sum(
+        ((np.asarray(x, np.float64) - np.asarray(y, np.float64)) ** 2).sum(axis=(1, 2))
+        for x, y in zip(whole, rest, strict=True)
+    )
+    assert (np.sqrt(squares) <= norms.astype(float) * (1 + 2e-6 * 6 / rows_of_a_unit)).all()
+
+
+def test_a_row_that_is_not_finite_for_one_network_counts_for_the_others():
+    draw = np.random.default_rng(0)
+    a, delta = draw.standard_normal((2, 3, 3, 6)).astype(np.float32)
+    spoilt = delta.copy()
+    spoilt[1, 0, 2] = np.inf
+    inside, norms = np.ones((6, 1), bool), np.ones(3, np.float32)
+    good, bad = (clipped_one_by_one(a, each, inside, norms) for each in (delta, spoilt))
+    for one, other in zip(good, bad, strict=True):
+        np.testing.assert_allclose(np.asarray(other)[[0, 2]], np.asarray(one)[[0, 2]], atol=1e-6)
+        assert np.isfinite(np.asarray(other)).all() and not np.allclose(other[1], one[1])
+
+
+@pytest.mark.parametrize("norms", [np.ones(2), np.ones((3, 1)), np.ones(1)])
+def test_clipping_norms_are_as_many_as_networks_side_by_side(norms):
+    layer = Layer(jnp.ones((3, 1, 6)), jnp.ones((3, 1, 6)))
+    with pytest.raises(ValueError, match="one for each layer side by side"):
+        clipped_sums([layer], jnp.ones((6, 1), bool), norms)
+    with pytest.raises(ValueError, match="one for each layer side by side"):
+        clipped_sums([layer, Layer(jnp.ones((1, 6)), jnp.ones((1, 6)))], jnp.ones((6, 1), bool), np.ones(3))
+
+
+# What is refused ------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("seen", [np.ones((2, 1)), jnp.ones((2, 1), bool), np.ones((2, 2), bool)])
 def test_what_is_seen_must_be_known_beforehand(seen):
     with pytest.raises(ValueError, match="NumPy array of truth values"):

@@ -14,12 +14,12 @@ from jax.experimental import io_callback
 from jax.extend import core
 from scipy import stats
 
-from loops import Regression, exact_run, job, run, start, table
+from loops import COLUMNS, Regression, exact_run, job, part, run, run_parts, start, table
 from understudy.core.randomness import Key
-from understudy.privacy import gradients
-from understudy.privacy.batches import capacity_for, draw_rounds
+from understudy.privacy.batches import capacity_for
 from understudy.privacy.clipping import Layer
-from understudy.privacy.gradients import Job, traced_factors, train
+from understudy.privacy.factors import traced_factors
+from understudy.privacy.gradients import Job, Part, train
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget, BudgetExceeded, PlannedMechanism
 from understudy.privacy.row_programs import SideEffects
@@ -192,9 +192,9 @@ class Telling(Regression):
 
 @pytest.mark.parametrize("how", HOST_CALLS)
 def test_a_network_that_calls_out_is_refused_before_anything_is_charged_or_read(how):
-    asked = job({}, rows=PrivateRows({}, {}, 1))  # reading would be a KeyError
+    asked = job({}, rows=PrivateRows({}, {}, 1), loop=Telling(how=how))  # reading would be an error
     with pytest.raises(SideEffects, match="factors: expected array operations alone, got "):
-        run([asked], Telling(how=how))
+        run([asked])
     assert asked.ledger.left("steps") == 1
 
 
@@ -220,11 +220,13 @@ class Watching(Regression):
 
 
 @pytest.mark.parametrize("mixing", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_even_without_compilation_a_network_never_sees_a_row(mixing, monkeypatch):
+def test_even_without_compilation_a_network_never_sees_a_row(mixing):
     SHOWN.clear()
-    monkeypatch.setattr(gradients, "draw_rounds", jax.disable_jit(False)(draw_rounds))  # slow without, and sees no rows
-    with jax.disable_jit():
-        [state] = run([job(table(), noise=1.0, epsilon=1e3)], Watching(mixing=mixing))
+    jax.config.update("jax_disable_jit", True)  # in all threads, unlike jax.disable_jit
+    try:
+        [state] = run([job(table(), noise=1.0, epsilon=1e3, loop=Watching(mixing=mixing))])
+    finally:
+        jax.config.update("jax_disable_jit", False)
     assert np.isfinite(np.asarray(state["kept"])).all()
     assert [rows.shape for rows in SHOWN] == [(3, 64), (3, 1)][: 1 + mixing]  # traced once, and once more for one row
     assert not any(isinstance(value, jax.Array | np.ndarray) for rows in SHOWN for value in values_of(rows))
@@ -234,7 +236,7 @@ def test_a_table_that_does_not_fit_is_run_by_the_program_traced_for_the_capacity
     SHOWN.clear()
     columns = table(150)
     [small], [large] = (
-        run([job(columns, noise=1e-3, epsilon=1e9, capacity=capacity)], Watching(steps_per_round=1, rate=0.25))
+        run([job(columns, noise=1e-3, epsilon=1e9, capacity=capacity, loop=Watching(steps_per_round=1, rate=0.25))])
         for capacity in (64, 256)
     )
     assert [rows.shape for rows in SHOWN] == [(3, 64), (3, 256)]  # never 150, which is not public
@@ -317,9 +319,9 @@ def test_a_second_training_is_not_covered():
 
 
 def test_nothing_is_read_that_is_not_charged():
-    asked = dataclasses.replace(job({}, steps=5), rows=PrivateRows({}, {}, 1))  # reading would be a KeyError
+    asked = job({"other": np.zeros(3)}, steps=5)  # reading would be a KeyError
     with pytest.raises(BudgetExceeded, match="not in the plan"):
-        train(Regression(), [asked], ["a"], planned="other", what="")
+        train([asked], planned="other", what="")
     with pytest.raises(KeyError):
         run([asked])
     assert asked.ledger.left("steps") == 0  # entered before it was read
@@ -333,22 +335,128 @@ def test_a_clipping_norm_that_clips_nothing_is_refused(clip):
 
 def test_steps_are_whole_rounds():
     with pytest.raises(ValueError, match="not a whole number of rounds"):
-        run([job(table(), steps=5)], Regression(steps_per_round=2))
+        run([job(table(), steps=5, loop=Regression(steps_per_round=2))])
+
+
+# Parts --------------------------------------------------------------------------------------------------------------
+
+
+def test_parts_of_a_job_have_the_same_batches_and_noise_of_their_own():
+    """With little noise the sums are those of the batches; what is left of them is the noise."""
+    columns, steps = table(), 8
+    asked = job(columns, steps=steps, rate=0.3, noise=1e-3, epsilon=1e9, parts=[part(steps=steps)] * 2)
+    [one, other] = (np.asarray(state["kept"])[:steps] for state in run_parts([asked])[0])
+    sigma = 1e-3 * math.sqrt(2)  # two parts of norm 1
+    assert asked.ledger.receipt().charges[0].sigma == pytest.approx(sigma)
+    assert np.ptp(one, axis=0).min() > 0.5  # a batch for each step
+    gaps = (one - other).ravel() / sigma
+    assert 0.8 < np.std(gaps) / math.sqrt(2) < 1.25 and len(np.unique(gaps)) == gaps.size
+    [alone] = run([job(columns, steps=steps, rate=0.3, noise=1e-3, epsilon=1e9)])
+    np.testing.assert_allclose(alone["kept"], run_parts([asked_again(asked)])[0][0]["kept"], atol=10 * sigma)
+
+
+def asked_again(asked):
+    planned = asked.ledger.planned("steps")
+    return dataclasses.replace(asked, ledger=Ledger(asked.ledger.budget, [planned]))
+
+
+def test_parts_are_charged_as_one_release_of_all_their_norms():
+    norms = [0.5, np.array([1.0, 0.0, 2.0])]
+    asked = job(table(), steps=2, parts=[part(clip=norms[0]), part(Beside(), clip=norms[1], state=beside())])
+    run_parts([asked])
+    [charge] = asked.ledger.receipt().charges
+    assert charge.sensitivity == pytest.approx(math.sqrt(0.25 + 1.0 + 4.0)) and charge.times == 2
+    assert charge.sigma == pytest.approx(charge.noise_multiplier * charge.sensitivity)
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside(Regression):
+    """Three regressions side by side, of which each looks at rows that are longer than those of the one before."""
+
+    def factors(self, state, rows):
+        [(a, delta, _)] = super().factors({"w": jnp.zeros((3, 1))}, rows)
+        return [Layer(jnp.stack([a, 2 * a, 100 * a]), jnp.stack([delta] * 3))]
+
+    def update(self, state, gradient, prepared):
+        return {**state, "kept": gradient[0]}
+
+
+def beside():
+    return {"w": np.zeros(0, np.float32), "kept": np.zeros((3, 3, 1), np.float32)}
+
+
+def test_networks_side_by_side_are_clipped_to_norms_of_their_own():
+    """Extreme rows, each of which adds all that it may to every network."""
+    norms = np.array([0.5, 0.0, 2.0])
+    columns = {"a": np.full(21, 1e3), "b": np.zeros(21), "y": np.full(21, 1e6)}
+    fewer = {name: column[:-1] for name, column in columns.items()}
+    many, few = (np.asarray(exact_run(c, clip=norms, loop=Beside(), state=beside())["kept"]) for c in (columns, fewer))
+    moved = np.linalg.norm((many - few).astype(float), axis=(1, 2))
+    np.testing.assert_allclose(moved, norms, rtol=1e-4)
+    assert np.linalg.norm(moved) == pytest.approx(math.sqrt(0.25 + 4.0), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_what_a_step_releases_has_the_noise_of_all_parts():
+    """Ten parts of norm 1 have √10 times the noise of one."""
+    asked = job({name: np.zeros(5) for name in COLUMNS}, steps=8, parts=[part(steps=8)] * 10)
+    states = run_parts([asked])[0]
+    noise = np.stack([np.asarray(state["kept"]) for state in states])
+    charge = asked.ledger.receipt().charges[0]
+    assert charge.sigma == pytest.approx(math.sqrt(10) * charge.noise_multiplier)
+    assert stats.kstest(noise.ravel() / charge.sigma, "norm").pvalue > 1e-3
+    together = np.corrcoef(noise.reshape(10, -1))[np.triu_indices(10, 1)]
+    assert np.abs(together).max() < 4.5 / math.sqrt(24)
+
+
+def test_parts_that_read_other_columns_and_have_other_loops_are_trained_by_themselves():
+    columns, low = table(), Regression(rate=0.01)
+    parts = [part(low, columns=["a", "b", "y"]), part(low, columns=["b", "a", "y"])]
+    [one, other] = run_parts([job(columns, noise=1e-3, epsilon=1e9, parts=parts)])[0]
+    np.testing.assert_allclose(np.asarray(one["w"])[[1, 0, 2]], other["w"], atol=1e-4)
+    assert not np.allclose(one["w"], other["w"], atol=1e-2)
+
+
+def test_parts_have_rounds_of_one_length():
+    parts = [part(steps=4), part(Regression(steps_per_round=2), steps=4)]
+    asked = job(table(), steps=4, parts=parts)
+    with pytest.raises(ValueError, match="rounds of one length"):
+        run_parts([asked])
+    assert asked.ledger.left("steps") == 4
+
+
+def test_a_part_that_calls_out_is_refused_before_anything_is_charged():
+    asked = job(table(), parts=[part(), part(Telling())])
+    with pytest.raises(SideEffects):
+        run_parts([asked])
+    assert asked.ledger.left("steps") == 1
+
+
+@pytest.mark.parametrize("norms", [[1.0, -1.0], [1.0, math.nan], [1.0, 1e-38], [0.0, 0.0]])
+def test_each_clipping_norm_is_checked(norms):
+    with pytest.raises(ValueError, match="clip_norm"):
+        run_parts([job(table(), parts=[part(clip=np.array(norms))])])
 
 
 # Many at once -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_many_at_once_are_the_same_as_one_by_one():
+@pytest.mark.parametrize("accelerated", [False, True], ids=["in threads", "side by side"])
+def test_many_at_once_are_the_same_as_one_by_one(accelerated, monkeypatch):
     loop = Regression(steps_per_round=2, rate=0.01)
 
     def jobs():
         facts = [(4, 1.0), (8, 5.0), (8, 0.2)]
-        made = [job(table(seed=s), steps=t, rate=0.5, seed=s, epsilon=e) for s, (t, e) in enumerate(facts)]
-        return [dataclasses.replace(one, state=start(8)) for one in made]
+        return [
+            job(table(30 + 9 * s, seed=s), steps=t, rate=0.5, seed=s, epsilon=e, parts=[part(loop, steps=8)])
+            for s, (t, e) in enumerate(facts)
+        ]
 
-    alone, together = [run([one], loop)[0] for one in jobs()], run(jobs(), loop)
+    alone = [run([one])[0] for one in jobs()]
+    if accelerated:
+        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")  # trainings of one program are run side by side
+    together = run(jobs())
     for one, other in zip(alone, together, strict=True):
         assert np.allclose(one["w"], other["w"], atol=1e-5) and np.allclose(one["kept"], other["kept"], atol=1e-4)
     assert np.count_nonzero(np.asarray(together[0]["kept"]).any(axis=(1, 2))) == 4  # its own number of steps
@@ -435,8 +543,9 @@ def test_a_unit_of_many_rows_adds_no_more_where_the_table_does_not_fit():
         ledger = Ledger(Budget(epsilon=1e6, delta=1e-6), plan, max_rows_per_unit=most)  # hardly any noise
         rows = PrivateRows({"x": np.where(units < people, 1.0, -1.0)}, {}, most, units)
         capacity = capacity_for(1.0)
-        job = Job(rows=rows, ledger=ledger, key=Key.new(0), state=np.float32(0), clip_norm=1.0, capacity=capacity)
-        return float(train(Sum(), [job], ["x"], planned="g", what="")[0])
+        total = Part(loop=Sum(), state=np.float32(0), columns=["x"], clip_norm=1.0)
+        job = Job(rows=rows, ledger=ledger, key=Key.new(0), parts=[total], capacity=capacity)
+        return float(train([job], planned="g", what="")[0][0])
 
     others = np.arange(people)
     with_one_more = np.concatenate([others, np.full(most, people)])
@@ -448,7 +557,8 @@ def test_batches_that_float32_cannot_add_up_are_refused_before_anything_is_charg
     ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), plan)
     rows = PrivateRows({"x": np.zeros(3)}, {}, 1)
     capacity = capacity_for(1e7)
-    job = Job(rows=rows, ledger=ledger, key=Key.new(0), state=np.float32(0), clip_norm=1.0, capacity=capacity)
+    total = Part(loop=Sum(), state=np.float32(0), columns=["x"], clip_norm=1.0)
+    job = Job(rows=rows, ledger=ledger, key=Key.new(0), parts=[total], capacity=capacity)
     with pytest.raises(ValueError, match="expected at most 1 000 000"):
-        train(Sum(), [job], ["x"], planned="g", what="")
+        train([job], planned="g", what="")
     assert ledger.left("g") == 1

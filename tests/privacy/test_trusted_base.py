@@ -1,8 +1,10 @@
 """The trusted base is one folder: exact rows are named, held and handed to functions in privacy/ and nowhere else."""
 
 import ast
+import concurrent.futures
 
 import numpy as np
+import pytest
 
 from fits import every_method, watched_fit
 from row_watch import PACKAGE, TRUSTED, watching
@@ -40,8 +42,14 @@ def test_no_function_outside_the_trusted_base_is_handed_a_row(method):
     assert watch.found == set()
 
 
-def test_the_watch_finds_a_row_that_is_handed_over():
+@pytest.mark.parametrize("in_a_thread", [False, True])
+def test_the_watch_finds_a_row_that_is_handed_over(in_a_thread):
     code = compile("def leak(x):\n    return lambda y: (x, y)\nleak(rows)(0)", str(PACKAGE / "leaking.py"), "exec")
+    given = {"rows": {"age": np.zeros(911)}}
     with watching(911, locked=True) as watch:
-        exec(code, {"rows": {"age": np.zeros(911)}})
+        if in_a_thread:
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                pool.submit(exec, code, given).result()
+        else:
+            exec(code, given)
     assert watch.found == {"leaking.py: leak(x)", "leaking.py: leak.<locals>.<lambda>(x)"}

@@ -9,6 +9,7 @@ Batches and noise are drawn in float64 from a cryptographic stream (`Key.words`)
 
 # JAX leaves many types open, so what comes out of it is not checked here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
 
 # Exact rows are read here, as in every mechanism of this folder.
 # pyright: reportPrivateUsage=false
@@ -138,12 +139,21 @@ def draw_rounds(
         noise.append((sigma * normals(of_part.child("noise"), steps * size)).astype(np.float32).reshape(steps, size))
         keys.append(of_part.child("loop").words(1).view(np.uint32))
     found, drawn = (np.stack(each) for each in zip(*places, strict=True))
-    return Draws(found, drawn, np.stack(noise), jax.random.wrap_key_data(np.stack(keys), impl="threefry2x32"))
+    keys = jax.random.wrap_key_data(jax.device_put(np.stack(keys)), impl="threefry2x32")
+    return Draws(found, drawn, np.stack(noise), keys)
 
 
 def uniforms(key: Key, n: int) -> NDArray[np.float64]:
-    """Uniform numbers in (0, 1), at the middles of 2**53 intervals."""
-    return ((key.words(n) >> np.uint64(11)) + 0.5) * 2.0**-53
+    """Uniform numbers in (0, 1), at the middles of 2**52 intervals."""
+    return middles(key.words(n))
+
+
+def middles(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """The middle of the interval, one of 2**52, that the first bits of a word stand for.
+
+    Of 2**53 intervals the last middle would be rounded to 1, and its normal number would not be finite.
+    """
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def normals(key: Key, n: int) -> NDArray[np.float64]:
@@ -159,9 +169,10 @@ def poisson_batches(
     """Each of so many units with probability `rate`, independently and for each step: places, and which hold one.
 
     The gaps between the units drawn are geometric, P(gap = k) = q (1 - q)^k, so the time grows with the batch and not
-    with the table.
+    with the table. More places leave the units in the first ones as they are, so that parts of a training that have
+    different numbers of places have the same batches.
     """
-    uniform = uniforms(key, steps * most).reshape(steps, most)
+    uniform = uniforms(key, steps * most).reshape(most, steps).T
     with np.errstate(divide="ignore"):  # everybody is drawn at a rate of 1
         gaps = np.minimum(np.floor(np.log(uniform) / np.log1p(-rate)), units)
     places = np.cumsum(gaps + 1, axis=1) - 1

@@ -72,19 +72,21 @@ def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | floa
     if norm.ndim and any(layer.deltas.shape[:-2] != norm.shape for layer in layers):
         raise ValueError(f"clip_norm: expected one for each layer side by side, got {norm.shape}.")
     squares = functools.reduce(operator.add, (_squares(layer, apart=norm.ndim > 0) for layer in layers))
-    finite = jnp.isfinite(squares) & inside.ravel()
+    finite = jnp.isfinite(squares) & inside.reshape(*(1 for _ in norm.shape), -1)
     norms = jnp.sqrt(jnp.where(finite, squares, 0.0)).reshape(*norm.shape, *inside.shape)
     of_unit = jnp.sum(norms, axis=-1, keepdims=True)
     scale = jnp.minimum(1.0, norm[..., None, None] / jnp.maximum(of_unit, 1e-30))
     weights = (jnp.broadcast_to(scale, norms.shape).reshape(squares.shape) * finite).astype(jnp.float32)
     sums: list[Array] = []
-    for layer in layers:
-        a, delta = (jnp.where(_along_rows(finite, factor), factor, 0.0) for factor in layer[:2])
-        if a.size < delta.size:
+    for a, delta, seen in layers:
+        shared = norm.ndim > 0 and seen is not None  # then inputs have no weights: each layer side by side has its own
+        anywhere = jnp.any(finite, axis=tuple(range(norm.ndim))) if shared else finite
+        a, delta = jnp.where(_along_rows(anywhere, a), a, 0.0), jnp.where(_along_rows(finite, delta), delta, 0.0)
+        if a.size < delta.size and not shared:
             a = a * _along_rows(weights, a)
         else:
             delta = delta * _along_rows(weights, delta)
-        sums.append(_outer_sum(a, delta, layer.seen))
+        sums.append(_outer_sum(a, delta, seen))
     return sums
 
 

@@ -35,7 +35,7 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -47,15 +47,14 @@ from understudy.core.processors import cores
 from understudy.core.randomness import Key
 from understudy.core.settings import Number, require
 from understudy.privacy.batches import Draws, PaddedRows, draw_rounds, fits, largest_batch, pad_rows
-from understudy.privacy.clipping import LEAST_USABLE, Layer, Mask, clipped_sums, usable_part
+from understudy.privacy.clipping import LEAST_USABLE, clipped_sums, usable_part
+from understudy.privacy.factors import FactorProgram, Loop, traced_factors
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
-from understudy.privacy.row_programs import RowProgram, apply_row_wise, row_program, shapes_of
 from understudy.privacy.rows import PrivateRows
 
 Array = jax.Array
 State = TypeVar("State")
-Prepared = TypeVar("Prepared")
 Tree = TypeVar("Tree")
 
 # Beyond these clipping norms float32 would lose the noise, or the sums.
@@ -66,35 +65,6 @@ ROUNDS = 16
 MOST_DRAWN = 2**25
 # On an accelerator this many trainings of one program are run side by side.
 MOST_TOGETHER = 96
-
-
-class Loop(Protocol[State, Prepared]):
-    """What is trained: frozen and hashable, so that equal loops are compiled once.
-
-    `factors` is traced on shapes and never called with a row; what the others are given is public.
-
-    Attributes:
-        steps_per_round: Steps between two calls of `finish`; it divides the number of steps.
-    """
-
-    @property
-    def steps_per_round(self) -> int: ...
-
-    def prepare(self, state: State, key: Array) -> Prepared:
-        """What the steps of a round need beforehand: arrays with one entry for each step."""
-        ...
-
-    def factors(self, state: State, rows: Array) -> Sequence[Layer]:
-        """The factors of every row's gradient; rows are the last axis, (columns, rows). Array operations alone."""
-        ...
-
-    def update(self, state: State, gradient: Sequence[Array], prepared: Prepared) -> State:
-        """The state after a step, given the noisy sum of gradients of each layer, (in, out) or (..., in, out)."""
-        ...
-
-    def finish(self, state: State, key: Array) -> State:
-        """The state at the end of a round."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -173,7 +143,9 @@ def train(
     capacity = max(job.capacity for job in jobs)
     usable = _usable_part(capacity, max(rates))
     places = max(largest_batch(capacity, rate) for rate in rates) * max(job.rows.max_rows_per_unit for job in jobs)
-    networks = [[traced_factors(part.loop, part.state, len(part.columns), places) for part in job.parts] for job in jobs]
+    networks = [
+        [traced_factors(part.loop, part.state, len(part.columns), places) for part in job.parts] for job in jobs
+    ]
     sigmas = [
         job.ledger.charge(
             planned, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian"
@@ -206,15 +178,17 @@ def train(
 
 def _checked(job: Job[Any], planned: str) -> PlannedMechanism:
     """The planned steps of a job, if they make sense."""
-    for part in job.parts:
-        for norm in np.ravel(part.clip_norm).tolist():
-            require("clip_norm", norm, CLIP_NORM if norm else Number(least=0.0))
+    require("clip_norm", job.clip_norm, CLIP_NORM)
+    for norm in (norm for part in job.parts for norm in np.ravel(part.clip_norm).tolist()):
+        require("clip_norm", norm, CLIP_NORM if norm else Number(least=0.0))
     entry = job.ledger.planned(planned)
     if entry.mechanism != "sampled gaussian" or entry.sampling_rate is None:
         raise ValueError(f'"{planned}": expected a sampled gaussian in the plan, got {entry.mechanism}.')
-    for part in job.parts:
-        if entry.times % part.loop.steps_per_round:
-            raise ValueError(f"{entry.times} steps are not a whole number of rounds of {part.loop.steps_per_round}.")
+    rounds = {part.loop.steps_per_round for part in job.parts}
+    if len(rounds) > 1:
+        raise ValueError(f"parts: expected rounds of one length, so that all have the same batches, got {rounds}.")
+    if any(entry.times % steps for steps in rounds):
+        raise ValueError(f"{entry.times} steps are not a whole number of rounds of {max(rounds)}.")
     if entry.times * entry.sampling_rate < 1:
         job.ledger.warn(
             f"{entry.times} steps draw a row {entry.times * entry.sampling_rate:.2g} times on average. That "
@@ -242,61 +216,6 @@ def _usable_part(capacity: int, rate: float) -> float:
 def _key(job: Job[Any], planned: str) -> Key:
     """The source of randomness: drawn anew unless a seed was given, so that no two trainings share their noise."""
     return Key.new() if job.key.secret else job.key.child("steps").child(planned)
-
-
-# The network --------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class FactorProgram:
-    """The `factors` of a loop as a program that is safe to run on rows; compared by identity.
-
-    Attributes:
-        seen: The mask of each layer; fixed when the program was traced, so no row had an influence on it.
-        size: How many numbers a sum of gradients has.
-    """
-
-    program: RowProgram
-    seen: tuple[Mask | None, ...]
-    size: int
-
-    def __call__(self, state: Any, rows: Array) -> list[Layer]:
-        return _layers(apply_row_wise(self.program, state, rows), self.seen)
-
-
-def traced_factors(loop: Loop[State, Any], state: State, columns: int, rows: int) -> FactorProgram:
-    """The factors of a loop as a program for so many rows, the same one for equal loops and shapes.
-
-    Raises:
-        SideEffects: The network does something other than array operations.
-    """
-    leaves, tree = jax.tree.flatten(shapes_of(state))
-    return _traced_factors(loop, tree, tuple(leaves), columns, rows)
-
-
-@functools.lru_cache(maxsize=256)
-def _traced_factors(
-    loop: Loop[Any, Any], tree: Any, leaves: tuple[jax.ShapeDtypeStruct, ...], columns: int, rows: int
-) -> FactorProgram:
-    state, seen = jax.tree.unflatten(tree, leaves), list[Mask | None]()
-
-    def pairs(state: Any, rows: Array) -> list[Array]:
-        layers = loop.factors(state, rows)
-        seen[:] = [layer.seen.copy() if isinstance(layer.seen, np.ndarray) else layer.seen for layer in layers]
-        return [factor for layer in layers for factor in (layer.inputs, layer.deltas)]
-
-    program = row_program(pairs, state, columns=columns, rows=rows)
-    inside = jax.ShapeDtypeStruct((program.rows_at_once, 1), jnp.bool_)
-
-    def summed(made: list[Array], inside: Array) -> list[Array]:
-        return clipped_sums(_layers(made, seen), inside, 1.0)
-
-    sums = jax.eval_shape(summed, program.traced.out_avals, inside)
-    return FactorProgram(program, tuple(seen), sum(layer.size for layer in sums))
-
-
-def _layers(made: Sequence[Array], seen: Sequence[Mask | None]) -> list[Layer]:
-    return [Layer(a, delta, mask) for a, delta, mask in zip(made[::2], made[1::2], seen, strict=True)]
 
 
 # The loop -----------------------------------------------------------------------------------------------------------
@@ -454,7 +373,7 @@ def _round(
     members = units[draws.units]  # (steps, units, rows of a unit)
     inside = draws.drawn[:, :, None] & (members < len(exact) - 1)
 
-    def step(state: State, inputs: tuple[Array, Array, Array, Any]) -> tuple[State, None]:
+    def step(state: State, inputs: tuple[Array, Any, Any, Any]) -> tuple[State, None]:
         members, inside, noise, prepared = inputs
         exact_sums = clipped_sums(network(state, exact[members.ravel()].T), inside, clip_norm)
         ends = np.cumsum([layer.size for layer in exact_sums])[:-1].tolist()

@@ -80,7 +80,7 @@ class Receipt:
         """Where the noise came from, and whether the promise survives it."""
         if self.seed is None:
             trained = any(charge.sampling_rate for charge in self.charges)
-            return "operating system entropy" + ("; on gradients Threefry, keyed from it" if trained else "")
+            return "operating system entropy" + ("; on gradients SHAKE-256, keyed from it" if trained else "")
         return f"seed = {self.seed}: FOR TESTS ONLY, the guarantee does not hold for anyone who knows the seed"
 
     @property

@@ -14,7 +14,8 @@ from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder
 from understudy.encoding.features import feature_rows, features
 from understudy.privacy.batches import capacity_for
-from understudy.privacy.gradients import Job, Loop, Part, train
+from understudy.privacy.factors import Loop
+from understudy.privacy.gradients import Job, Part, train
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.normal_scores import ValueWeighting
 from understudy.privacy.rows import PrivateRows

@@ -7,8 +7,8 @@ Column j reads some inputs of earlier columns (reading.py), and a one:
     o = [tanh h, 1]ᵀ second  second layer
 
 Its state, if it has states, is drawn with probability softmax(l + o), or, if there are many, softmax(bias + places
-(l + o)) with a few places for each state. A number that is regular is a mixture of K normals about its linear output, in
-units of a fixed deviation s:
+(l + o)) with a few places for each state. A number that is regular is a mixture of K normals about its linear output,
+in units of a fixed deviation s:
 
     score / s ~ Σ_k π_k N(l + shift_k, scale_k²),   (shift, log scale, log π up to a constant) = o
 
@@ -74,7 +74,7 @@ def outputs_of(column: Column, inputs: Array, *, number: bool, components: int) 
 def mixture(raw: Array) -> tuple[Array, Array, Array]:
     """Shifts, log scales and log weights, (components, rows) each, from the second layer's outputs."""
     shift, log_scale, weight = np.split(raw, 3)
-    log_scale = MIDDLE + HALF * np.tanh((log_scale - MIDDLE) / HALF)
+    log_scale = (MIDDLE + HALF * np.tanh((log_scale - MIDDLE) / HALF)).astype(np.float32, copy=False)
     return shift, log_scale, weight - _log_sum_exp(weight)
 
 
@@ -89,7 +89,11 @@ def log_density(column: Column, made: Outputs, own: Array, state: NDArray) -> Ar
         shift, log_scale, log_weight = mixture(made.mixture)
         z = (own / column.unit - made.linear)[None, :] - shift
         each = log_weight - log_scale - 0.5 * (z * np.exp(-log_scale)) ** 2
-        found = _log_sum_exp(each) - 0.5 * math.log(2 * math.pi) - math.log(float(column.unit))
+        found = (
+            _log_sum_exp(each.astype(np.float32, copy=False))
+            - 0.5 * math.log(2 * math.pi)
+            - math.log(float(column.unit))
+        )
         total += np.where(regular, found, 0.0)
     return total
 
@@ -102,7 +106,8 @@ def draw_score(column: Column, made: Outputs, draw: np.random.Generator) -> Arra
     level = draw.random(len(rows), dtype=np.float32)
     chosen = np.minimum((np.cumsum(np.exp(log_weight), axis=0) < level).sum(axis=0), len(shift) - 1)
     normal = draw.standard_normal(len(rows), dtype=np.float32)
-    return column.unit * (made.linear + shift[chosen, rows] + np.exp(log_scale[chosen, rows]) * normal)
+    found = column.unit * (made.linear + shift[chosen, rows] + np.exp(log_scale[chosen, rows]) * normal)
+    return found.astype(np.float32, copy=False)
 
 
 def draw_state(logits: Array, draw: np.random.Generator) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """The densities of a part's columns, for training: those of columns.py, in JAX, over padded weights side by side.
 
-Pure functions over arrays; rows are the last axis. What the program reads of a row are the features of its part, its own
-scores, and its own states (`Part.rows`).
+Pure functions over arrays; rows are the last axis. What the program reads of a row are the features of its part, its
+own scores, and its own states (`Part.rows`).
 
 The one rule: a column reads the features of its `sources` alone. Columns with fewer inputs than others have some that
 read nothing; their weights are zero, and stay zero.
@@ -55,9 +55,7 @@ def used_inputs(sources: Array) -> jax.Array:
     return jnp.concatenate([used, jnp.ones((used.shape[0], 1), bool)], axis=1)[:, :, None]
 
 
-def column_densities(
-    weights: Weights, linear: jax.Array, second: jax.Array, x: jax.Array, shape: Shape
-) -> jax.Array:
+def column_densities(weights: Weights, linear: jax.Array, second: jax.Array, x: jax.Array, shape: Shape) -> jax.Array:
     """log p(x_j | what it reads) from what the layers make: (columns, …, rows) to (columns, rows)."""
     own = x[shape.features : shape.features + shape.columns]
     state = x[shape.features + shape.columns :]

@@ -1,9 +1,9 @@
 """Rows drawn from the densities, column by column, their calibration, and the density of what is drawn.
 
-A column is drawn as its density says (columns.py); its score then goes through a monotone map that makes scores standard
-normal, as real ones are. The map is found by calibration: in generation order, the scores of a number go to normal
-quantiles, and states get constants that give them their measured shares, so that generated columns have exactly the
-distributions that the encoder measured, and later columns see what they were trained on.
+A column is drawn as its density says (columns.py); its score then goes through a monotone map that makes scores
+standard normal, as real ones are. The map is found by calibration: in generation order, the scores of a number go to
+normal quantiles, and states get constants that give them their measured shares, so that generated columns have exactly
+the distributions that the encoder measured, and later columns see what they were trained on.
 
 The one rule: no private row comes here. Marginals are calibrated on generated rows, to released numbers.
 """

@@ -120,9 +120,7 @@ class FittedDensity:
         return cls(densities=densities, norms=arrays["norms"], pairs=arrays["pairs"])
 
 
-def public_levels(
-    encoder: Encoder, name: str, values: NDArray, labels: Sequence[str] | None
-) -> NDArray[np.float64]:
+def public_levels(encoder: Encoder, name: str, values: NDArray, labels: Sequence[str] | None) -> NDArray[np.float64]:
     """The levels of a column of a PUBLIC table, without chance: a repeated value has the middle of its levels.
 
     A category that is not known becomes `other` if the column has it, and else the first. A value that is missing

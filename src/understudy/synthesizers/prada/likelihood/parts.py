@@ -1,7 +1,7 @@
 """Parts: columns of one shape, side by side, as one compiled program trains them.
 
-Columns differ in what they read and draw, and padding all to the widest would cost what the widest does. So columns of a
-kind (numbers, few states, many states) are put together, a few at a time, and padded to sizes that grow in steps:
+Columns differ in what they read and draw, and padding all to the widest would cost what the widest does. So columns
+of a kind (numbers, few states, many states) are put together, a few at a time, and padded to sizes that grow in steps:
 time and noise follow from each column, and tables of about the same size share their compiled programs.
 
 The one rule: nothing here is private.

@@ -97,9 +97,7 @@ class Reading:
         return found
 
 
-def reading_of(
-    variables: Sequence[Variable], states: NDArray, codes: Sequence[Whole], weights: Floats
-) -> Reading:
+def reading_of(variables: Sequence[Variable], states: NDArray, codes: Sequence[Whole], weights: Floats) -> Reading:
     """How columns are read, from weighted public rows.
 
     Args:
@@ -127,9 +125,7 @@ def _flags(variable: Variable, most: int) -> NDArray[np.float32]:
     return table
 
 
-def _places(
-    j: int, variable: Variable, state: Whole, codes: Sequence[Whole], weights: Floats
-) -> NDArray[np.float32]:
+def _places(j: int, variable: Variable, state: Whole, codes: Sequence[Whole], weights: Floats) -> NDArray[np.float32]:
     """Flags of a few states, and the places of all in the directions in which other columns tell them apart.
 
     By correspondence analysis: the deviations of P(bin of another column | state) from P(bin), each in units of its
@@ -138,17 +134,18 @@ def _places(
     from scipy import sparse
 
     shares = weights / weights.sum()
-    own = sparse.csr_matrix((shares, (state, np.arange(len(state)))), shape=(variable.states, len(state)))
+    own = sparse.csr_array((shares, (state, np.arange(len(state)))), shape=(variable.states, len(state)))
     held = np.bincount(state, shares, variable.states)
     seen, blocks = np.bincount(state, minlength=variable.states), []
     for k, code in enumerate(codes):
         if k != j:
             size = int(code.max()) + 1
-            hot = sparse.csr_matrix((np.ones(len(code)), (np.arange(len(code)), code)), shape=(len(code), size))
-            joint, single = np.asarray((own @ hot).todense()), np.bincount(code, shares, size)
+            hot = sparse.csr_array((np.ones(len(code)), (np.arange(len(code)), code)), shape=(len(code), size))
+            joint = sparse.csr_array(own @ hot).toarray()
+            single = np.bincount(code, shares, size)
             expected = np.outer(held, single)
             blocks.append((joint - expected) / np.sqrt(np.maximum(expected, 1e-12)))
-    gaps = np.concatenate(blocks, axis=1) * (seen / (seen + FEW_ROWS))[:, None]
+    gaps = np.concatenate([np.zeros((variable.states, 0)), *blocks], axis=1) * (seen / (seen + FEW_ROWS))[:, None]
     vectors, strength, _ = np.linalg.svd(gaps, full_matrices=False)
     found = vectors[:, :DIRECTIONS][:, strength[:DIRECTIONS] > 1e-9] / np.sqrt(np.maximum(held, 1e-9))[:, None]
     found = np.clip(found * (seen / (seen + FEW_ROWS))[:, None], -FARTHEST, FARTHEST)
