@@ -15,7 +15,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.processors import cores
+from understudy.core.processors import cores, one_thread_each
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Levels
 from understudy.privacy.normal_scores import normal_score
@@ -75,7 +75,7 @@ class Densities:
             draw = key.child(f"rows {i}").numpy()
             return self.levels(self.draw(CHUNK, draw), draw)
 
-        with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
+        with one_thread_each(), concurrent.futures.ThreadPoolExecutor(cores()) as pool:
             made = list(pool.map(chunk, range(-(-n // CHUNK))))
         names = [v.name for v in self.variables]
         return {name: np.concatenate([each[name] for each in made])[:n] if made else np.zeros(0) for name in names}

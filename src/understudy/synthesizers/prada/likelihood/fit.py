@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder, with_public_codes
 from understudy.privacy.batches import capacity_for
@@ -57,6 +58,7 @@ SECOND_RATE = 0.3
 """The second distillation starts with this part of the first one's rate: it mends, and does not begin anew."""
 
 
+@one_thread_each()
 def fit_densities(requests: Sequence[FitRequest]) -> list[FittedDensity]:
     """The fitted generators, in the order of the requests."""
     started = [_start(request) for request in requests]

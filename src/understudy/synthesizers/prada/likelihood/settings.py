@@ -46,7 +46,7 @@ class LikelihoodSettings(Settings):
     batch_size: int = 800
     clip_norm: float = 0.5
     rate: float = 0.004
-    hidden: int = 16
+    hidden: int = 32
     components: int = 4
     most_parents: int = 12
     penalty: float = 0.1
@@ -55,7 +55,7 @@ class LikelihoodSettings(Settings):
     average: float = 0.5
     pool_rows: int = 40_960
     distillation_steps: int = 1500
-    second_distillation_steps: int = 1500
+    second_distillation_steps: int = 1000
     distillation_rate: float = 0.01
     encoding_share: float = 0.4
     graph_share: float = 0.25
