@@ -1,5 +1,7 @@
-"""Conditional densities of `prada`: they integrate to one, their factors are gradients, and rows follow them."""
+"""Conditional densities of `prada`: as their formulas say, the same in both programs, and packed without loss."""
 
+import dataclasses
+import functools
 import math
 
 import jax
@@ -8,144 +10,247 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from prada_densities import COMPONENTS, FOUR, HIDDEN, LAYOUT, densities, every_pair, rows, some_pairs
-from understudy.synthesizers.prada.layout import Layout, numeric
-from understudy.synthesizers.prada.likelihood import density, drawing
-from understudy.synthesizers.prada.likelihood.calibration import calibrate_marginals
+from prada_densities import (
+    COMPONENTS,
+    FOUR,
+    HIDDEN,
+    VARIABLES,
+    columns,
+    densities,
+    every_pair,
+    parts,
+    reading,
+    rows,
+    some_pairs,
+)
+from understudy.synthesizers.prada.likelihood import columns as single
+from understudy.synthesizers.prada.likelihood import density
+from understudy.synthesizers.prada.likelihood.parts import MOST_COLUMNS, Shape, parts_of
 
-log_density = jax.jit(density.log_density, static_argnames=("layout", "components"))
+log_density = jax.jit(density.log_density, static_argnames="shape")
+both_readings = pytest.mark.parametrize("pairs", [every_pair(7), some_pairs()], ids=["all earlier", "some"])
 
 
-def plain_log_density(made, x, layout, components):
-    """The formulas of density.py, row by row and column by column."""
-    found = np.zeros((layout.columns, x.shape[1]))
-    hidden = made.second.shape[1] - 1
-    for j, (block, at) in enumerate(zip(layout.blocks, layout.starts, strict=True)):
-        for r in range(x.shape[1]):
-            a = np.append([x[f, r] if f >= 0 else 0.0 for f in made.sources[j]], 1.0)
-            first = a @ made.first[j]
-            o = np.append(np.tanh(first[:hidden]), 1.0) @ made.second[j]
-            linear, own = first[hidden:], x[at : at + block.width, r]
-            if block.categories:
-                chosen = block.number + int(np.argmax(own[block.number :]))
-                logits = (linear + o[-layout.width :])[block.number : block.width]
-                found[j, r] += logits[chosen - block.number] - np.log(np.exp(logits).sum())
-            if block.number and (not block.categories or own[1] == 1):
-                shift, raw, weight = o[:components], o[components : 2 * components], o[2 * components : 3 * components]
-                low, high = np.log(density.SCALES)
-                scale = np.exp(
-                    (low + high) / 2 + (high - low) / 2 * np.tanh((raw - (low + high) / 2) * 2 / (high - low))
-                )
-                share = np.exp(weight) / np.exp(weight).sum()
-                s = made.unit[j]
-                found[j, r] += np.log(share @ stats.norm.pdf(own[0], s * (linear[0] + shift), s * scale))
+def plain_log_density(column, variable, read, own, state):
+    """The formulas of columns.py for one row."""
+    first = np.append(read, 1.0) @ column.first
+    hidden = column.second.shape[0] - 1
+    o = np.append(np.tanh(first[:hidden]), 1.0) @ column.second
+    linear, found = first[hidden:], 0.0
+    split = 3 * COMPONENTS if variable.number else 0
+    if variable.states:
+        logits = linear[int(variable.number) :] + o[split:]
+        if column.places.shape[1]:
+            logits = column.bias + column.places @ logits
+        found += logits[state] - np.log(np.exp(logits).sum())
+    if variable.number and (not variable.states or state == 0):
+        shift, raw, weight = np.split(o[:split], 3)
+        low, high = np.log(single.SCALES)
+        scale = np.exp((low + high) / 2 + (high - low) / 2 * np.tanh((raw - (low + high) / 2) * 2 / (high - low)))
+        share, s = np.exp(weight) / np.exp(weight).sum(), float(column.unit)
+        found += np.log(share @ stats.norm.pdf(own, s * (linear[0] + shift), s * scale))
     return found
 
 
-@pytest.mark.parametrize("pairs", [every_pair(LAYOUT), some_pairs()], ids=["all earlier", "some"])
+@functools.cache
+def single_densities(pairs_key=None, n=40):
+    """The log density of every column and row, in NumPy: (columns, rows)."""
+    made, x = densities(columns(some_pairs() if pairs_key == "some" else None)), rows(n)
+    return np.stack([made.log_density(j, x, x.inputs[own.sources]) for j, own in enumerate(made.columns)])
+
+
+@both_readings
 def test_the_log_density_is_that_of_its_formulas(pairs):
-    made, x = densities(pairs), rows(20)
-    found = log_density(made, x, LAYOUT, COMPONENTS)
-    np.testing.assert_allclose(found, plain_log_density(made, x, LAYOUT, COMPONENTS), rtol=2e-4, atol=2e-4)
+    made, x = columns(pairs), rows()
+    found = single_densities("some" if (pairs == some_pairs()).all() else None)
+    plain = [
+        [plain_log_density(c, v, x.inputs[c.sources, r], x.own[j, r], x.states[j, r]) for r in range(40)]
+        for j, (c, v) in enumerate(zip(made, VARIABLES, strict=True))
+    ]
+    np.testing.assert_allclose(found, plain, rtol=2e-4, atol=2e-4)
+
+
+# Parts ----------------------------------------------------------------------------------------------------------------
+
+
+@both_readings
+def test_the_density_of_a_part_is_that_of_its_columns(pairs):
+    made, x = columns(pairs), rows()
+    expected = single_densities("some" if (pairs == some_pairs()).all() else None)
+    seen = []
+    for part in parts(made):
+        found = log_density(part.pack(made, VARIABLES), part.rows(x.inputs, x.own, x.states), part.shape)
+        assert found.shape == (part.shape.columns, 40) and np.isfinite(np.asarray(found)).all()
+        np.testing.assert_allclose(found[: len(part.members)], expected[list(part.members)], rtol=1e-4, atol=2e-4)
+        seen += part.members
+    assert sorted(seen) == list(range(7))
+
+
+@both_readings
+def test_columns_are_packed_and_unpacked_without_loss(pairs):
+    made, back = columns(pairs), {}
+    for part in parts(made):
+        back |= dict(part.unpack(part.pack(made, VARIABLES), made))
+    for j, before in enumerate(made):
+        for one, other in zip(before, back[j], strict=True):
+            assert one.shape == other.shape and one.dtype == other.dtype
+            np.testing.assert_array_equal(other, one)
+
+
+def test_columns_that_were_cut_fit_into_the_parts_of_before():
+    made, fewer, x = columns(), columns(some_pairs()), rows()
+    for part in parts(made):
+        packed = part.pack(fewer, VARIABLES)
+        back = dict(part.unpack(packed, fewer))
+        assert all(np.array_equal(back[j].first, fewer[j].first) for j in part.members)
+        found = log_density(packed, part.rows(x.inputs, x.own, x.states), part.shape)
+        np.testing.assert_allclose(
+            found[: len(part.members)], single_densities("some")[list(part.members)], rtol=1e-4, atol=2e-4
+        )
+
+
+def test_few_columns_of_a_kind_join_a_roomier_one_and_many_states_have_a_part_of_their_own():
+    kinds = {part.members: part.shape for part in parts(columns())}
+    assert set(kinds) == {(0, 2, 5, 6), (1, 3), (4,)}
+    shape = kinds[0, 2, 5, 6]
+    assert (shape.number, shape.states, shape.rank, shape.columns) == (True, 8, 0, 4)
+    assert kinds[4,].rank == reading().tables[4].shape[1] and kinds[4,].states == 64
+    assert shape.outputs == 3 * COMPONENTS + 8 and shape.linear == 9
+
+
+def test_many_columns_are_split_evenly_into_parts_of_one_shape():
+    many = [columns(read=reading(FOUR))[0]] * 19
+    found = parts_of(many, [FOUR[0]] * 19, components=COMPONENTS)
+    assert len({part.shape for part in found}) == 1 and found[0].shape.columns == MOST_COLUMNS
+    assert sorted(j for part in found for j in part.members) == list(range(19))
+
+
+@functools.cache
+def numbers_with_atoms():
+    """The part of numbers, its weights, and rows."""
+    made, x = columns(some_pairs()), rows()
+    [part] = [part for part in parts(made) if part.shape.number]
+    return part, part.pack(made, VARIABLES), jnp.asarray(part.rows(x.inputs, x.own, x.states))
+
+
+@functools.cache
+def many_states():
+    made, x = columns(some_pairs()), rows()
+    [part] = [part for part in parts(made) if part.shape.rank]
+    return part, part.pack(made, VARIABLES), jnp.asarray(part.rows(x.inputs, x.own, x.states))
 
 
 def test_a_column_sees_its_sources_alone():
-    made, x = densities(some_pairs()), rows()
-    found = np.asarray(log_density(made, x, LAYOUT, COMPONENTS))
-    for k in range(LAYOUT.columns):
-        given = np.where((LAYOUT.owners == k)[:, None], x + 1.0, x)
-        moved = np.asarray(log_density(made, x, LAYOUT, COMPONENTS, given=given))
-        differs = np.abs(moved - found).max(axis=1) > 1e-3
-        np.testing.assert_array_equal(differs, some_pairs()[:, k])
+    part, weights, x = numbers_with_atoms()
+    found = np.asarray(log_density(weights, x, part.shape))
+    owners = reading().owners[part.features]
+    for k in range(7):
+        moved = x.at[np.flatnonzero(owners == k)].add(1.0)
+        differs = np.abs(np.asarray(log_density(weights, moved, part.shape)) - found).max(axis=1) > 1e-3
+        np.testing.assert_array_equal(differs[: len(part.members)], some_pairs()[list(part.members), k])
 
 
-def test_factors_are_the_gradient_of_the_weighted_log_density_row_by_row():
-    made, x = densities(some_pairs()), jnp.asarray(rows())
-    weights = jnp.linspace(0.5, 3.0, LAYOUT.columns)
+@pytest.mark.parametrize("kind", [numbers_with_atoms, many_states])
+def test_factors_are_the_gradient_of_the_log_density_row_by_row(kind):
+    part, weights, x = kind()
 
     def loss(layers, row):
-        each = density.log_density(made._replace(**layers), row[:, None], LAYOUT, COMPONENTS)
-        return -jnp.sum(weights[:, None] * each)
+        return -jnp.sum(density.log_density(weights._replace(**layers), row[:, None], part.shape))
 
-    each = jax.jit(jax.vmap(jax.grad(loss), in_axes=(None, 1)))({"first": made.first, "second": made.second}, x)
-    layers = jax.jit(lambda x: [layer[:2] for layer in density.factors(made, x, weights, LAYOUT, COMPONENTS)])(x)
+    each = jax.jit(jax.vmap(jax.grad(loss), in_axes=(None, 1)))({"first": weights.first, "second": weights.second}, x)
+    layers = jax.jit(lambda x: [layer[:2] for layer in density.factors(weights, x, part.shape)])(x)
+    used = np.asarray(density.used_inputs(weights.sources))
     for (a, delta), exact in zip(layers, (each["first"], each["second"]), strict=True):
         np.testing.assert_allclose(np.einsum("dir,dor->rdio", a, delta), exact, rtol=1e-3, atol=2e-4)
-    unread = np.broadcast_to(~np.asarray(density.used_inputs(made.sources))[..., 0], made.first.shape[:2])
+    unread = np.broadcast_to(~used[..., 0], weights.first.shape[:2])
     assert unread.any() and not np.asarray(layers[0][0])[unread].any()  # inputs that read nothing have no gradient
 
 
-def test_densities_of_a_number_integrate_to_one_and_of_categories_sum_to_one():
-    """The last number over a grid, and the first category over its values, given the features of some row."""
-    grid = np.linspace(-12, 12, 4001)
-    x = np.repeat(rows(1), 4001, axis=1)
-    last, values = LAYOUT.starts[4], LAYOUT.starts[1] + np.arange(3)
-    x[last] = grid
-    x[values] = 0.0
-    x[values[np.arange(4001) % 3], np.arange(4001)] = 1.0
-    found = np.exp(np.asarray(log_density(densities(), x, LAYOUT, COMPONENTS)))
-    assert found[1, :3].sum() == pytest.approx(1.0, abs=1e-5)
-    for value in range(3):  # the number depends on the category that is given
-        own = slice(value, None, 3)
-        assert integrate.trapezoid(found[4, own], grid[own]) == pytest.approx(1.0, abs=1e-3)
+def test_room_for_columns_and_states_that_are_not_there_changes_nothing():
+    part, weights, x = numbers_with_atoms()
+    roomy: Shape = dataclasses.replace(part.shape, columns=8, inputs=32, features=64, states=16)
+    wider = dataclasses.replace(part, shape=roomy)
+    made, public = columns(some_pairs()), rows()
+    found = log_density(wider.pack(made, VARIABLES), wider.rows(public.inputs, public.own, public.states), roomy)
+    expected = np.asarray(log_density(weights, x, part.shape))
+    np.testing.assert_allclose(np.asarray(found)[: len(part.members)], expected[: len(part.members)], atol=2e-4)
+    assert not np.isnan(np.asarray(found)).any()
+
+
+# One column -----------------------------------------------------------------------------------------------------------
+
+
+def at_one_row(j, n, made=None):
+    """What column j makes of the inputs of one row, n times over."""
+    made, x = made or densities(), rows(1, seed=4)
+    return made, made.outputs(j, np.repeat(x.inputs[made.columns[j].sources], n, axis=1))
+
+
+def test_densities_of_a_number_integrate_to_one():
+    grid = np.linspace(-12, 12, 4001, dtype=np.float32)
+    made, outputs = at_one_row(0, 4001)
+    found = np.exp(single.log_density(made.columns[0], outputs, grid, np.zeros(4001, int)))
+    assert integrate.trapezoid(found, grid) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("j", [2, 5, 6])
+def test_densities_of_a_number_with_states_are_one_over_all_of_them(j):
+    grid = np.linspace(-12, 12, 4001, dtype=np.float32)
+    made, outputs = at_one_row(j, 4001)
+    regular = single.log_density(made.columns[j], outputs, grid, np.zeros(4001, int))
+    others = [
+        single.log_density(made.columns[j], outputs, grid, np.full(4001, s))[0] for s in range(1, VARIABLES[j].states)
+    ]
+    total = integrate.trapezoid(np.exp(regular), grid) + np.exp(others).sum()
+    assert total == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("j", [1, 3, 4])
+def test_densities_of_states_sum_to_one(j):
+    states = VARIABLES[j].states
+    made, outputs = at_one_row(j, states)
+    found = single.log_density(made.columns[j], outputs, np.zeros(states), np.arange(states))
+    assert np.exp(found).sum() == pytest.approx(1.0, abs=1e-5)
 
 
 def test_no_density_is_large_without_bound():
-    made = densities()
-    wild = made._replace(second=made.second * 1e4)
-    found = np.asarray(log_density(wild, rows(), LAYOUT, COMPONENTS))
+    made = [column._replace(second=column.second * 1e4) for column in columns()]
+    wild, x = densities(made), rows()
+    found = np.stack([wild.log_density(j, x, x.inputs[own.sources]) for j, own in enumerate(made)])
     assert np.isfinite(found).all()
-    assert found.max() <= -math.log(density.SCALES[0] * float(made.unit.min()))
+    assert found.max() <= -math.log(single.SCALES[0] * min(float(column.unit) for column in made))
 
 
 def test_numbers_start_nearly_normal_about_their_linear_output():
-    made = densities(layout=FOUR)._replace(second=density.start_second(FOUR, HIDDEN, COMPONENTS))
-    x = np.random.default_rng(0).standard_normal((4, 200)).astype(np.float32)
-    found = np.asarray(log_density(made, x, FOUR, COMPONENTS))
-    inputs = np.concatenate([x[np.maximum(made.sources, 0)], np.ones((4, 1, 200))], axis=1)
-    linear = np.einsum("di,dir->dr", made.first[:, :, HIDDEN], inputs)
-    exact = stats.norm.logpdf(x, made.unit[:, None] * linear, made.unit[:, None])
-    near = np.abs(x / made.unit[:, None] - linear) < 1.5
-    assert near.sum() > 200 and np.abs(found - exact)[near].max() < 0.05
+    read, draw = reading(FOUR), np.random.default_rng(0)
+    start = single.start_second(HIDDEN, 3 * COMPONENTS, number=True, components=COMPONENTS)
+    column = columns(read=read)[3]._replace(second=start)
+    x, own = draw.standard_normal((3, 400)).astype(np.float32), draw.standard_normal(400).astype(np.float32)
+    outputs = single.outputs_of(column, x, number=True, components=COMPONENTS)
+    found = single.log_density(column, outputs, own, np.zeros(400, int))
+    linear = column.first[:-1, HIDDEN] @ x + column.first[-1, HIDDEN]
+    exact = stats.norm.logpdf(own, column.unit * linear, column.unit)
+    near = np.abs(own / column.unit - linear) < 1.5
+    assert near.sum() > 50 and np.abs(found - exact)[near].max() < 0.05
 
 
-# What is drawn ------------------------------------------------------------------------------------------------------
+def test_scores_are_drawn_from_their_density():
+    made, outputs = at_one_row(0, 20_000)
+    drawn = np.sort(single.draw_score(made.columns[0], outputs, np.random.default_rng(0)))
+    grid = np.linspace(-15, 15, 20_000, dtype=np.float32)
+    mass = np.exp(single.log_density(made.columns[0], outputs, grid, np.zeros(20_000, int)))
+    cdf = np.cumsum(mass) * (grid[1] - grid[0])
+    assert stats.kstest(drawn, lambda z: np.interp(z, grid, cdf)).pvalue > 1e-3
 
 
-def calibrated(made, layout=LAYOUT, shares=None):
-    shares = np.zeros((layout.columns, layout.width)) if shares is None else shares
-    args = jnp.asarray(shares, jnp.float32), jnp.float32(4.0), jax.random.key(0)
-    return calibrate_marginals(made, *args, layout, COMPONENTS, 2**13)[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pairs", [every_pair(LAYOUT), some_pairs()], ids=["all earlier", "some"])
-def test_drawn_columns_have_the_distributions_that_were_measured(pairs):
-    shares = np.array([[0, 0, 0, 0], [0.5, 0.3, 0.2, 0], [0, 0.8, 0.2, 0], [0.1, 0.6, 0.3, 0], [0, 0, 0, 0]])
-    made = calibrated(densities(pairs), shares=shares[:, : LAYOUT.width])
-    x = drawing.sample(made, LAYOUT, COMPONENTS, 4.0, jax.random.key(1), 20_000)
-    for j, (block, at) in enumerate(zip(LAYOUT.blocks, LAYOUT.starts, strict=True)):
-        if block.categories:
-            categories = x[:, at + block.number : at + block.width]
-            assert (categories.sum(axis=1) == 1).all()
-            assert np.allclose(categories.mean(axis=0), shares[j, block.number : block.width], atol=0.02)
-        if block.number:
-            present = x[:, at + 1] == 1 if block.categories else np.ones(len(x), bool)
-            assert (x[~present, at] == 0).all()
-            assert stats.kstest(x[present, at], "norm").statistic < 0.03
-
-
-@pytest.mark.slow
-def test_the_density_of_what_is_drawn_is_that_of_the_drawing():
-    """Two columns, one grid: the density integrates to one, and to the shares of drawn rows in cells."""
-    layout = Layout((numeric("a"), numeric("b")))
-    made = calibrated(densities(layout=layout), layout)
-    x = drawing.sample(made, layout, COMPONENTS, 8.0, jax.random.key(1), 60_000)
-    edges = np.linspace(-7, 7, 281)
-    middle = (edges[1:] + edges[:-1]) / 2
-    grid = np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1).reshape(-1, 2)
-    mass = np.exp(drawing.calibrated_log_density(made, grid, layout, COMPONENTS)).reshape(280, 280) * 0.05**2
-    assert mass.sum() == pytest.approx(1.0, abs=0.02)
-    coarse = mass.reshape(14, 20, 14, 20).sum(axis=(1, 3))
-    seen = np.histogram2d(*x.T, bins=[edges[::20]] * 2)[0] / len(x)
-    assert np.abs(coarse - seen).max() < 0.01
+@pytest.mark.parametrize("j", [1, 4])
+def test_states_are_drawn_from_their_density(j):
+    (_, outputs), states = at_one_row(j, 20_000), VARIABLES[j].states
+    assert outputs.logits is not None
+    found = np.bincount(single.draw_state(outputs.logits, np.random.default_rng(0)), minlength=states)
+    chances = np.exp(outputs.logits[:, 0].astype(float))
+    expected = 20_000 * chances / chances.sum()
+    common = expected > 10
+    both = [np.append(each[common], each[~common].sum()) for each in (found, expected)]
+    some = both[1] > 0
+    assert stats.chisquare(both[0][some], both[1][some]).pvalue > 1e-3
