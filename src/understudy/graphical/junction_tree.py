@@ -13,7 +13,9 @@ Departures:
 """
 
 import dataclasses
+import heapq
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -51,19 +53,32 @@ def junction_tree(domain: Domain, cliques: Iterable[Clique]) -> tuple[Node, ...]
     neighbours has the fewest cells. The tree joins each maximal clique to the one it shares the most columns with.
     """
     maximal = _chordal_cliques(domain, cliques)
-    first = next(i for i, clique in enumerate(maximal) if domain.names[0] in clique)
+    members = [set(clique) for clique in maximal]
+    holders: dict[str, list[int]] = {}
+    for i, clique in enumerate(maximal):
+        for name in clique:
+            holders.setdefault(name, []).append(i)
+    # For each clique outside the tree: the node that shares the most columns with it, and how many. The heap has the
+    # one that shares the most first; an entry with another number than `most` is out of date.
+    first = holders[domain.names[0]][0]
+    nearest, most, place = dict.fromkeys(range(len(maximal)), 0), [0] * len(maximal), {first: 0}
+    heap = [(0, i) for i in nearest if i != first]
     nodes = [Node(maximal[first], -1, ())]
-    # For each clique outside the tree: the node that shares the most columns with it, and these columns.
-    nearest = {i: 0 for i in range(len(maximal)) if i != first}
-    shared = {i: set(maximal[i]) & set(maximal[first]) for i in nearest}
-    while nearest:
-        i = max(nearest, key=lambda j: (len(shared[j]), -j))
-        nodes.append(Node(maximal[i], nearest.pop(i), domain.ordered(shared.pop(i))))
-        for j in nearest:
-            common = set(maximal[j]) & set(maximal[i])
-            if len(common) > len(shared[j]):
-                nearest[j], shared[j] = len(nodes) - 1, common
-    return tuple(nodes)
+    added = first
+    while True:
+        common = Counter(j for name in maximal[added] for j in holders[name] if j not in place)
+        for j, shared in common.items():
+            if shared > most[j]:
+                nearest[j], most[j] = place[added], shared
+                heapq.heappush(heap, (-shared, j))
+        while heap and (heap[0][1] in place or -heap[0][0] != most[heap[0][1]]):
+            heapq.heappop(heap)
+        if not heap:
+            return tuple(nodes)
+        added = heapq.heappop(heap)[1]
+        place[added] = len(nodes)
+        parent = nearest[added]
+        nodes.append(Node(maximal[added], parent, domain.ordered(members[added] & set(nodes[parent].clique))))
 
 
 def _chordal_cliques(domain: Domain, cliques: Iterable[Clique]) -> list[Clique]:
@@ -72,21 +87,29 @@ def _chordal_cliques(domain: Domain, cliques: Iterable[Clique]) -> list[Clique]:
     for clique in cliques:
         for a, b in itertools.permutations(clique, 2):
             neighbours[a].add(b)
-    found: list[set[str]] = []
-    cost = {name: domain.size((name, *neighbours[name])) for name in neighbours}
-    while cost:
-        name = min(cost, key=lambda each: cost[each])
+    found: list[Clique] = []
+    holders: dict[str, list[set[str]]] = {}
+    place = domain.places
+    cost = {name: domain.size((name, *around)) for name, around in neighbours.items()}
+    heap = [(each, place[name], name) for name, each in cost.items()]  # entries with another cost are out of date
+    heapq.heapify(heap)
+    while heap:
+        size, _, name = heapq.heappop(heap)
+        if cost.get(name) != size:
+            continue
         del cost[name]
         around = neighbours.pop(name)
-        if not any(around | {name} <= other for other in found):
-            found.append(around | {name})
+        clique = around | {name}
+        if not any(clique <= other for other in holders.get(name, ())):
+            found.append(domain.ordered(clique))
+            for other in around:
+                holders.setdefault(other, []).append(clique)
         for other in around:
             neighbours[other] = (neighbours[other] | around) - {name, other}
         for other in around:
             cost[other] = domain.size((other, *neighbours[other]))
-    return sorted(
-        (domain.ordered(clique) for clique in found), key=lambda clique: [domain.names.index(c) for c in clique]
-    )
+            heapq.heappush(heap, (cost[other], place[other], other))
+    return sorted(found, key=lambda clique: [place[name] for name in clique])
 
 
 def model_size(domain: Domain, cliques: Iterable[Clique]) -> int:
@@ -97,6 +120,29 @@ def model_size(domain: Domain, cliques: Iterable[Clique]) -> int:
 def megabytes(cells: int) -> float:
     """The size of an array of so many 8-byte numbers."""
     return cells * 8 / 2**20
+
+
+class Holders:
+    """Which nodes of a junction tree hold which columns."""
+
+    def __init__(self, domain: Domain, nodes: Sequence[Node]):
+        self._members = [set(node.clique) for node in nodes]
+        self._sizes = [domain.size(node.clique) for node in nodes]
+        self._of: dict[str, list[int]] = {name: [] for name in domain.names}
+        for i, node in enumerate(nodes):
+            for name in node.clique:
+                self._of[name].append(i)
+
+    def first(self, column: str) -> int:
+        """The node nearest to the root that holds a column."""
+        return self._of[column][0]
+
+    def smallest(self, clique: Clique) -> int | None:
+        """The node with the fewest cells that holds a clique; the first of several; None if there is none."""
+        wanted = set(clique)
+        fewest = min((self._of[name] for name in clique), key=len)
+        holders = [i for i in fewest if wanted <= self._members[i]]
+        return min(holders, key=self._sizes.__getitem__, default=None)
 
 
 class MessagePasser:

@@ -122,6 +122,7 @@ class MST(Settings):
             iterations=self.iterations,
             shrinkage=self.shrinkage,
             ordered={name: len(b.edges) - 1 for name, b in bins.items() if encoder.columns[name].labels is None},
+            tolerance=1e-8,
         )
         return model.to_bayesnet(bins)
 
