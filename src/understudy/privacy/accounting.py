@@ -134,8 +134,11 @@ def epsilon_alone(charge: Charge, delta: float) -> float:
     left = delta - composition.threshold_delta
     if composition.sampled or left <= 0:
         return account_composition(composition, delta)[0]
-    epsilon = gaussian_epsilon(math.sqrt(composition.mu_squared), left)
+    epsilon = _gaussian_epsilon(math.sqrt(composition.mu_squared), left)
     return min(epsilon, 2 * charge.times / charge.noise_multiplier) if charge.mechanism == "exponential" else epsilon
+
+
+_gaussian_epsilon = functools.lru_cache(maxsize=1024)(gaussian_epsilon)
 
 
 def epsilon_by_rdp(charges: Iterable[Charge], delta: float) -> float:

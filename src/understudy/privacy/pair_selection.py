@@ -109,7 +109,10 @@ class PairSelection:
         self._errors: PairErrors | None = None
         self._exact_counts: list[Floats] = []  # the strips of all pairs, once they are counted, if they are kept
         self._exact_scores: Floats | None = None
-        self._exact_logs, self._open, self._scale = np.zeros(0), np.zeros((0, 0), np.bool_), 0.0
+        # Of every row of pairs: what is open, the largest sensitivity, the weight, and whether that is out of date.
+        self._open = np.zeros((len(columns), len(columns)), np.bool_)
+        self._sensitivities, self._largest = np.zeros_like(self._open, np.float64), np.zeros(len(columns))
+        self._exact_logs, self._stale, self._scale = np.zeros(len(columns)), np.ones(len(columns), np.bool_), 0.0
 
     def compare(self, errors: PairErrors) -> None:
         """Takes these estimates from now on. Reads nothing.
@@ -126,6 +129,9 @@ class PairSelection:
         if errors.pairs is not None and errors.pairs.shape != (bins, bins):
             raise ValueError(f"PairSelection: expected estimates of pairs of {bins} bins.")
         self._errors, self._exact_scores, self._scale = errors, None, 0.0
+        self._sensitivities = errors.sensitivities(self._starts)
+        self._open = np.zeros_like(self._open)
+        self._largest[:] = 0.0
 
     def choose(
         self, open_pairs: Flags, *, what: str, planned: str | FilterShare, ledger: Ledger, key: Key
@@ -156,7 +162,10 @@ class PairSelection:
         if opened.shape != (columns, columns) or not opened.any():
             raise ValueError(f"PairSelection.choose: expected open pairs of {columns} columns.")
         opened |= opened.T
-        most = float(self._errors.sensitivities(self._starts)[opened].max()) * (1 + ROUNDING)
+        changed = np.flatnonzero((opened != self._open).any(axis=1))
+        self._largest[changed] = self._sensitivities[changed].max(axis=1, initial=0.0, where=opened[changed])
+        most = float(self._largest.max()) * (1 + ROUNDING)
+        self._open, self._stale = opened, self._stale | np.isin(np.arange(columns), changed)
         scale = ledger.charge(
             planned,
             what=what,
@@ -165,28 +174,31 @@ class PairSelection:
         )
         if self._exact_scores is None:
             self._exact_scores = self._score(self._errors)
-        self._weigh_rows(self._exact_scores, opened, scale)
+        self._weigh_rows(self._exact_scores, scale)
         some = np.flatnonzero(np.isfinite(self._exact_logs))
         row = int(some[largest_with_gumbel(self._exact_logs[some] * scale, scale, key.child("row"))])
         entries = np.flatnonzero(opened[row])
-        exact_entries = _with_diagonal(self._exact_scores[row, entries], entries == row, scale)
+        exact_entries = self._exact_scores[row, entries] + np.where(entries == row, scale * math.log(2.0), 0.0)
         other = int(entries[largest_with_gumbel(exact_entries, scale, key.child("pair"))])
         return min(row, other), max(row, other)
 
-    def _weigh_rows(self, exact_scores: Floats, opened: Flags, scale: float) -> None:
-        """log Σ exp(score / scale) over the open pairs of every row; only rows whose open pairs changed are redone."""
+    def _weigh_rows(self, exact_scores: Floats, scale: float) -> None:
+        """log Σ exp(score / scale) over the open pairs of every row; rows whose open pairs are the same stay."""
         if scale != self._scale:
-            self._exact_logs, self._open = np.full(len(opened), -math.inf), np.zeros_like(opened)
-        changed = np.flatnonzero((opened != self._open).any(axis=1))
-        for some in np.array_split(changed, max(1, len(changed) * len(opened) // 2**20)):
-            exact = np.where(opened[some], exact_scores[some], -math.inf)
-            exact = _with_diagonal(exact, some[:, None] == np.arange(len(opened)), scale)
+            self._stale[:] = True
+        changed = np.flatnonzero(self._stale)
+        for some in np.array_split(changed, len(changed) * len(self._stale) // 2**17 + 1):
+            exact = np.where(self._open[some], exact_scores[some], -math.inf)
+            exact[np.arange(len(some)), some] += scale * math.log(2.0)  # a pair has two orders, a column alone has one
             top = exact.max(axis=1, initial=-math.inf)
             known = np.isfinite(top)
-            sums = np.exp((exact[known] - top[known, None]) / scale).sum(axis=1)
+            exact = exact[known]
+            exact -= top[known, None]
+            exact /= scale
+            sums = np.exp(exact, out=exact).sum(axis=1)
             self._exact_logs[some] = -math.inf
             self._exact_logs[some[known]] = np.log(sums) + top[known] / scale
-        self._open, self._scale = opened, scale
+        self._stale[:], self._scale = False, scale
 
     def _score(self, errors: PairErrors) -> Floats:
         """All scores without noise; (columns, columns), symmetric."""
@@ -278,8 +290,3 @@ class _Indicators:
                     self._starts[i] - low : self._starts[i + 1] - low,
                     self._starts[j] - low : self._starts[j + 1] - low,
                 ] = counted
-
-
-def _with_diagonal(exact_scores: Floats, diagonal: Flags, scale: float) -> Floats:
-    """Scores in which a column alone, which has one order, weighs as much as a pair, which has two."""
-    return exact_scores + np.where(diagonal, scale * math.log(2.0), 0.0)

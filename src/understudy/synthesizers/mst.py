@@ -165,7 +165,7 @@ class MST(Settings):
             what, draw = "which columns go together", key.child(f"edge {len(edges)}")
             i, j = selection.choose(opened, what=what, planned="tree", ledger=ledger, key=draw)
             edges.append((names[i], names[j]))
-            part[part == part[j]] = part[i]
-            joined = np.flatnonzero(part == part[i])
-            opened[np.ix_(joined, joined)] = False
+            one, other = np.flatnonzero(part == part[i]), np.flatnonzero(part == part[j])
+            opened[np.ix_(one, other)] = opened[np.ix_(other, one)] = False
+            part[other] = part[i]
         return edges
