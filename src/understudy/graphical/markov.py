@@ -54,6 +54,10 @@ class MarkovModel:
             factors = self._subtree_factors(clique)
         return self.rows * _sum_product(self.domain, factors, clique)
 
+    def first_node(self, column: str) -> int:
+        """The number of the node nearest to the root that holds a column."""
+        return self._holders.first(column)
+
     @functools.cached_property
     def _holders(self) -> Holders:
         return Holders(self.domain, self.nodes)
