@@ -84,8 +84,8 @@ MOST_CANDIDATES = 300
 COLUMNS_PER_CHOICE = 16
 # A model of one megabyte has this many cells.
 CELLS_PER_MB = 2**20 / 8
-# Beyond this many columns the cap on the model falls with the square of their number: every pair has less of the budget,
-# so that wide cliques are noise, and time is not. It never falls below this many times the cells of a tree of pairs.
+# Beyond this many columns the cap on the model falls with the square of their number: every pair has less of the
+# budget, so that wide cliques hold mostly noise. It stays above this many times the cells of a tree of pairs.
 WIDE = 24
 LOOPS_PER_TREE = 4.0
 # What a choice asks, for the receipt.
@@ -328,7 +328,7 @@ class _PairRounds(_Rounds):
         self._open = OpenPairs(state.model, held, most, used * self._most_cells(most))
         self._pairs, self._singles = pair_marginals(state.model)
         weights = np.concatenate([self._softened[name] for name in state.domain.names])
-        penalties = pair_sums(self._penalty(self._pairs), weights, self._starts)
+        penalties = pair_sums(self._pairs, self._penalty, weights, self._starts)
         np.fill_diagonal(penalties, np.add.reduceat(self._penalty(self._singles) * weights, self._starts))
         self._selection.compare(
             PairErrors(

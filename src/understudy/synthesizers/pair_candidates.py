@@ -9,6 +9,8 @@ only pairs beyond that bound are worked out one by one (`junction_tree.model_siz
 """
 
 import dataclasses
+import itertools
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,10 +125,15 @@ def _parts(home: NDArray[np.int64], nodes: list[tuple[int, int]]) -> NDArray[np.
     return np.array(part)[home]
 
 
-def pair_sums(cells: Floats, weights: Floats, starts: NDArray[np.int64]) -> Floats:
-    """Σ a_u a_v x_uv for every pair of columns, u over the bins of one and v over those of the other."""
-    rows = np.add.reduceat(cells * weights[:, None], starts, axis=0)
-    return np.add.reduceat(rows * weights, starts, axis=1)
+def pair_sums(cells: Floats, term: Callable[[Floats], Floats], weights: Floats, starts: NDArray[np.int64]) -> Floats:
+    """Σ a_u a_v f(x_uv) for every pair of columns, u over the bins of one and v over those of the other.
+
+    Column by column, so that what is computed for each cell stays in the processor's cache.
+    """
+    found = np.empty((len(starts), len(starts)))
+    for i, at in enumerate(itertools.pairwise([*starts.tolist(), len(weights)])):
+        found[i] = np.add.reduceat(weights[slice(*at)] @ term(cells[slice(*at)]) * weights, starts)
+    return found
 
 
 def starts_of(domain: Domain) -> NDArray[np.int64]:
