@@ -145,6 +145,36 @@ class Holders:
         return min(holders, key=self._sizes.__getitem__, default=None)
 
 
+class Sums:
+    """How to sum arrays over the cliques of some nodes down to fewer columns, one axis at a time.
+
+    Sums that have their first steps in common share them: the pairs of a clique of five columns take little more than
+    one pass over its array.
+    """
+
+    def __init__(self, domain: Domain, cliques: Sequence[Clique]):
+        self._domain, self._cliques = domain, cliques
+        self._steps: list[tuple[int, int]] = []  # an array's number, and the axis that is summed over
+        self._made: dict[tuple[int, Clique], int] = {(i, clique): i for i, clique in enumerate(cliques)}
+
+    def down_to(self, node: int, kept: Clique) -> int:
+        """The number that the sum has in the result of `run`; `kept` in the order of the node's clique."""
+        if (node, kept) not in self._made:
+            left = [name for name in self._cliques[node] if name not in kept]
+            last = min(left, key=self._domain.sizes.__getitem__)  # the longest axes are summed over first
+            before = tuple(name for name in self._cliques[node] if name in kept or name == last)
+            self._steps.append((self.down_to(node, before), before.index(last)))
+            self._made[node, kept] = len(self._cliques) + len(self._steps) - 1
+        return self._made[node, kept]
+
+    def run(self, arrays: Sequence[Floats]) -> list[Floats]:
+        """The nodes' arrays, and every sum of them that was asked for."""
+        found = list(arrays)
+        for source, axis in self._steps:
+            found.append(found[source].sum(axis=axis))
+        return found
+
+
 class MessagePasser:
     """Messages over one junction tree: from log potentials to marginals, conditionals and log Z."""
 

@@ -37,13 +37,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.graphical.junction_tree import Holders, MessagePasser, Node, axes_of, shape_within
+from understudy.graphical.junction_tree import Holders, MessagePasser, Node, Sums, shape_within
 from understudy.graphical.marginals import Clique, Domain, Measured
 
 Floats = NDArray[np.float64]
 Pooled = Mapping[Clique, tuple[Floats, float]]
 """For each clique, noisy counts and the deviation of their noise."""
 Axes = tuple[int, ...]
+Places = NDArray[np.int64]
 Potentials = Mapping[tuple[Clique, int], Floats]
 """For each measured clique and block size, the potentials of its blocks, flat."""
 
@@ -114,7 +115,6 @@ class Term:
         target: Shares that add up to 1, flat.
         sigma: The deviation of the noise of one cell's count.
         home: The node that holds the clique.
-        summed: The axes of the home that are not the clique's.
         shape: The shape in which the clique's array broadcasts against the home's.
         blocks: Along every axis of the clique, the first cell of each block and how many cells it has.
     """
@@ -124,7 +124,6 @@ class Term:
     target: Floats
     sigma: float
     home: int
-    summed: tuple[int, ...]
     shape: tuple[int, ...]
     blocks: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
 
@@ -183,12 +182,11 @@ class Term:
         return place.ravel()
 
 
-def _home(clique: Clique, domain: Domain, nodes: Sequence[Node], holders: Holders) -> tuple[int, Axes, Axes]:
-    """The smallest node that holds a clique, its axes that are not the clique's, and the clique's shape in it."""
+def _home(clique: Clique, domain: Domain, nodes: Sequence[Node], holders: Holders) -> tuple[int, Axes]:
+    """The smallest node that holds a clique, and the clique's shape in it."""
     home = holders.smallest(clique)
     assert home is not None  # the tree was made for all cliques
-    held = nodes[home].clique
-    return home, axes_of(set(held) - set(clique), held), shape_within(domain, clique, held)
+    return home, shape_within(domain, clique, nodes[home].clique)
 
 
 def block_sizes(clique: Clique, ordered: Mapping[str, int]) -> list[int]:
@@ -234,27 +232,26 @@ class Dual:
         self._scale = np.sqrt(np.maximum(self._target, floor) + self._ridge)
         # Cells of all measured cliques, one after another, and which potentials each cell has: all at once, because
         # there may be thousands of small cliques.
-        self._cliques = [next(group)[0] for _, group in itertools.groupby(self._parts, key=lambda part: part[0].clique)]
-        first, last, cell, potential = 0, [0], list[NDArray[np.int64]](), list[NDArray[np.int64]]()
-        for _, group in itertools.groupby(self._parts, key=lambda part: part[0].clique):
-            for term, at in group:
-                of_cell = term.block_of_cell()
-                cell.append(np.arange(first, first + of_cell.size))
-                potential.append(of_cell + at.start)
-                last[-1:] = [first + of_cell.size]
-            first = last[-1]
-            last.append(first)
-        self._cells = [slice(*pair) for pair in itertools.pairwise([0, *last[:-1]])]
-        self._cell_of, self._potential_of = _joined_places(cell), _joined_places(potential)
-        self._count = first
+        self._homes: list[tuple[Term, slice, int]] = []
+        self._sums = Sums(domain, [node.clique for node in nodes])
+        cell, potential, count = list[Places](), list[Places](), 0
+        for clique, group in itertools.groupby(self._parts, key=lambda part: part[0].clique):
+            at = slice(count, count + domain.size(clique))
+            term = None
+            for term, own in group:
+                cell.append(np.arange(at.start, at.stop))
+                potential.append(term.block_of_cell() + own.start)
+            if term is not None:
+                self._homes.append((term, at, self._sums.down_to(term.home, clique)))
+            count = at.stop
+        self._cell_of, self._potential_of, self._count = _joined_places(cell), _joined_places(potential), count
 
     def __call__(self, x: Floats) -> tuple[float, Floats]:
         """The value and the gradient."""
         marginals, _, value = self._passer.run(self._on_nodes(x))
-        cells = np.empty(self._count)
-        for term, at in zip(self._cliques, self._cells, strict=True):
-            marginal = marginals[term.home]
-            cells[at] = (marginal.sum(axis=term.summed) if term.summed else marginal).ravel()
+        sums, cells = self._sums.run(marginals), np.empty(self._count)
+        for _, at, place in self._homes:
+            cells[at] = sums[place].ravel()
         gap = np.bincount(self._potential_of, cells[self._cell_of], self.size) - self._target
         potential = x / self._scale
         value += float(potential @ (self._ridge * potential / 2 - self._target))
@@ -281,7 +278,7 @@ class Dual:
         """log q and all potentials, added up on the nodes of the tree."""
         total = [part.copy() for part in self._base]
         cells = np.bincount(self._cell_of, (x / self._scale)[self._potential_of], self._count)
-        for term, at in zip(self._cliques, self._cells, strict=True):
+        for term, at, _ in self._homes:
             total[term.home] += cells[at].reshape(term.shape)
         return total
 
@@ -290,7 +287,7 @@ def _joined(parts: Sequence[Floats]) -> Floats:
     return np.concatenate([np.zeros(0), *parts])
 
 
-def _joined_places(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _joined_places(parts: Sequence[Places]) -> Places:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 

@@ -11,12 +11,13 @@ Sources: Koller and Friedman (2009), "Probabilistic graphical models", section 1
 """
 
 import dataclasses
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.graphical.junction_tree import Node, axes_of
-from understudy.graphical.marginals import Clique
+from understudy.graphical.junction_tree import Node
+from understudy.graphical.marginals import Clique, Domain
 from understudy.graphical.markov import MarkovModel
 
 Floats = NDArray[np.float64]
@@ -44,12 +45,12 @@ def pair_marginals(model: MarkovModel) -> tuple[Floats, Floats]:
     below: list[list[tuple[Clique, _Branch]]] = [[] for _ in nodes]
     pairs = np.zeros((starts[-1], starts[-1]))
     for i in reversed(range(len(nodes))):
-        node, marginal = nodes[i], model.marginals[i]
+        node = nodes[i]
         groups = _groups(node, below[i], bins_of)
-        _write_pairs(pairs, groups, marginal, node.clique)
+        _write_pairs(pairs, groups, _Tables(domain, node.clique, model.marginals[i]), set(node.separator))
         if node.parent >= 0:
-            branch = _lift(groups, model.conditionals[i], node, bins_of)
-            below[node.parent].append((node.separator, branch))
+            tables = _Tables(domain, node.clique, model.conditionals[i])
+            below[node.parent].append((node.separator, _lift(groups, tables, node, bins_of)))
         below[i] = []
     singles = np.concatenate([model.marginal((name,)) / model.rows for name in domain.names])
     pairs[np.arange(len(singles)), np.arange(len(singles))] = singles
@@ -70,19 +71,20 @@ def _groups(node: Node, branches: list[tuple[Clique, _Branch]], bins_of: dict[st
     return list(found.items())
 
 
-def _write_pairs(pairs: Floats, groups: list[Group], marginal: Floats, clique: Clique) -> None:
-    """The pairs that meet in one node."""
+def _write_pairs(pairs: Floats, groups: list[Group], tables: "_Tables", above: set[str]) -> None:
+    """The pairs that meet in one node; those of two columns of its separator meet in its parent, too."""
     earlier: list[tuple[Clique, _Branch]] = []
     for separator, branches in groups:
-        shares = _table(marginal, clique, separator, ()).ravel()
         own = _joined(branches)
         for other, branch in earlier:
-            across = _table(marginal, clique, other, separator)
-            _write(pairs, branch.bins, own.bins, branch.given.T @ across @ own.given)
-        held = branches[0]
-        for branch in branches[1:]:
-            _write(pairs, held.bins, branch.bins, (held.given * shares[:, None]).T @ branch.given)
-            held = _joined([held, branch])
+            if len(branches) > 1 or not above.issuperset((*separator, *other)):
+                _write(pairs, branch.bins, own.bins, branch.given.T @ tables.table(other, separator) @ own.given)
+        if len(branches) > 1:
+            shares = tables.table(separator, ()).ravel()
+            held = branches[0]
+            for branch in branches[1:]:
+                _write(pairs, held.bins, branch.bins, (held.given * shares[:, None]).T @ branch.given)
+                held = _joined([held, branch])
         earlier.append((separator, own))
 
 
@@ -91,7 +93,7 @@ def _write(pairs: Floats, rows: Places, columns: Places, found: Floats) -> None:
     pairs[np.ix_(columns, rows)] = found.T
 
 
-def _lift(groups: list[Group], conditional: Floats, node: Node, bins_of: dict[str, Places]) -> _Branch:
+def _lift(groups: list[Group], tables: "_Tables", node: Node, bins_of: dict[str, Places]) -> _Branch:
     """All columns that the node and the branches below it add to its parent, given its separator."""
     lifted: list[_Branch] = []
     for separator, branches in groups:
@@ -99,7 +101,7 @@ def _lift(groups: list[Group], conditional: Floats, node: Node, bins_of: dict[st
             branches = [each for each in branches if each.bins is not bins_of[separator[0]]]
         if branches:
             own = _joined(branches)
-            lifted.append(_Branch(own.bins, _table(conditional, node.clique, node.separator, separator) @ own.given))
+            lifted.append(_Branch(own.bins, tables.table(node.separator, separator) @ own.given))
     return _joined(lifted)
 
 
@@ -111,23 +113,41 @@ def _joined(branches: list[_Branch]) -> _Branch:
     )
 
 
-def _table(array: Floats, clique: Clique, rows: Clique, columns: Clique) -> Floats:
-    """An array over a clique as a matrix, summed over all but two sets of its columns.
+class _Tables:
+    """An array over a clique, summed to matrices. Sums share their first steps."""
 
-    What the two sets have in common must agree: elsewhere the matrix is 0.
-    """
-    kept = tuple(name for name in clique if name in rows or name in columns)
-    summed = np.asarray(array.sum(axis=axes_of(set(clique) - set(kept), clique)))
-    sizes = dict(zip(kept, summed.shape, strict=True))
-    if kept == (*rows, *columns):
-        return summed.reshape(int(np.prod([sizes[name] for name in rows], dtype=np.int64)), -1)
-    at = np.indices(summed.shape)
-    place = []
-    for names in (rows, columns):
-        flat, size = np.zeros(summed.shape, np.int64), 1
+    def __init__(self, domain: Domain, clique: Clique, array: Floats):
+        self._sizes, self._clique = domain.sizes, clique
+        self._made = {clique: array}
+
+    def table(self, rows: Clique, columns: Clique) -> Floats:
+        """A matrix over two sets of the clique's columns.
+
+        What the two sets have in common must agree: elsewhere the matrix is 0.
+        """
+        summed = self._sum(tuple(name for name in self._clique if name in rows or name in columns))
+        kept = tuple(name for name in self._clique if name in rows or name in columns)
+        shape = tuple(math.prod(self._sizes[name] for name in names) for names in (rows, columns))
+        if kept == (*rows, *columns):
+            return summed.reshape(shape)
+        if not set(rows) & set(columns):
+            return summed.transpose([kept.index(name) for name in (*rows, *columns)]).reshape(shape)
+        table = np.zeros(shape)
+        table[self._places(kept, rows), self._places(kept, columns)] = summed
+        return table
+
+    def _places(self, kept: Clique, names: Clique) -> Places:
+        """For every cell of the kept columns, the number of its cell of some of them."""
+        place = np.zeros([1] * len(kept), np.int64)
         for name in names:
-            flat, size = flat * sizes[name] + at[kept.index(name)], size * sizes[name]
-        place.append((flat.ravel(), size))
-    table = np.zeros((place[0][1], place[1][1]))
-    table[place[0][0], place[1][0]] = summed.ravel()
-    return table
+            own = np.arange(self._sizes[name]).reshape([-1 if other == name else 1 for other in kept])
+            place = place * self._sizes[name] + own
+        return np.broadcast_to(place, [self._sizes[name] for name in kept])
+
+    def _sum(self, kept: Clique) -> Floats:
+        if kept not in self._made:
+            left = [name for name in self._clique if name not in kept]
+            last = min(left, key=self._sizes.__getitem__)  # the longest axes are summed over first
+            before = tuple(name for name in self._clique if name in kept or name == last)
+            self._made[kept] = np.asarray(self._sum(before).sum(axis=before.index(last)))
+        return self._made[kept]
