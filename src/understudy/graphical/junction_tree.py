@@ -15,6 +15,7 @@ Departures:
 import dataclasses
 import heapq
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -24,6 +25,9 @@ from numpy.typing import NDArray
 from understudy.graphical.marginals import Clique, Domain
 
 Floats = NDArray[np.float64]
+
+# Logarithms within this range of each other all have an exponential that is a normal float.
+WIDEST_RANGE = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +175,7 @@ class Sums:
         """The nodes' arrays, and every sum of them that was asked for."""
         found = list(arrays)
         for source, axis in self._steps:
-            found.append(found[source].sum(axis=axis))
+            found.append(summed(found[source], (axis,)))
         return found
 
 
@@ -200,9 +204,12 @@ class MessagePasser:
         conditionals: list[Floats] = [np.zeros(0)] * len(beliefs)
         for i in reversed(range(len(beliefs))):
             axes, belief = self._residual[i], beliefs[i]
-            top = belief.max(axis=axes, keepdims=True)
-            weight = np.exp(belief - top)
-            total = weight.sum(axis=axes, keepdims=True)
+            top = belief.max(keepdims=True)
+            if top - belief.min() > WIDEST_RANGE:
+                top = belief.max(axis=axes, keepdims=True)
+            belief -= top
+            weight = np.exp(belief, out=belief)
+            total = summed(weight, axes).reshape(self._shape_in_child[i])
             weight /= total
             conditionals[i] = weight
             message = np.log(total) + top
@@ -215,9 +222,27 @@ class MessagePasser:
             if self.nodes[i].parent < 0:
                 marginals.append(conditional)
                 continue
-            separator = marginals[self.nodes[i].parent].sum(axis=self._summed_in_parent[i])
+            separator = summed(marginals[self.nodes[i].parent], self._summed_in_parent[i])
             marginals.append(conditional * np.reshape(separator, self._shape_in_child[i]))
         return marginals, conditionals, log_z
+
+
+def summed(array: Floats, axes: tuple[int, ...]) -> Floats:
+    """The sum over some axes, in ascending order.
+
+    The first ones are summed one by one, and the last ones by one product, which is several times as fast as NumPy's
+    sum over a short last axis.
+    """
+    last = 0
+    while last < len(axes) and axes[-1 - last] == array.ndim - 1 - last:
+        last += 1
+    for i, axis in enumerate(axes[: len(axes) - last]):
+        array = array.sum(axis=axis - i)
+    if not last:
+        return array
+    kept = array.shape[: array.ndim - last]
+    cells = math.prod(array.shape[array.ndim - last :])
+    return (array.reshape(-1, cells) @ np.ones(cells)).reshape(kept)
 
 
 def axes_of(columns: Iterable[str], clique: Clique) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.graphical.junction_tree import Node
+from understudy.graphical.junction_tree import Node, summed
 from understudy.graphical.marginals import Clique, Domain
 from understudy.graphical.markov import MarkovModel
 
@@ -125,15 +125,15 @@ class _Tables:
 
         What the two sets have in common must agree: elsewhere the matrix is 0.
         """
-        summed = self._sum(tuple(name for name in self._clique if name in rows or name in columns))
         kept = tuple(name for name in self._clique if name in rows or name in columns)
+        cells = self._sum(kept)
         shape = tuple(math.prod(self._sizes[name] for name in names) for names in (rows, columns))
         if kept == (*rows, *columns):
-            return summed.reshape(shape)
+            return cells.reshape(shape)
         if not set(rows) & set(columns):
-            return summed.transpose([kept.index(name) for name in (*rows, *columns)]).reshape(shape)
+            return cells.transpose([kept.index(name) for name in (*rows, *columns)]).reshape(shape)
         table = np.zeros(shape)
-        table[self._places(kept, rows), self._places(kept, columns)] = summed
+        table[self._places(kept, rows), self._places(kept, columns)] = cells
         return table
 
     def _places(self, kept: Clique, names: Clique) -> Places:
@@ -149,5 +149,5 @@ class _Tables:
             left = [name for name in self._clique if name not in kept]
             last = min(left, key=self._sizes.__getitem__)  # the longest axes are summed over first
             before = tuple(name for name in self._clique if name in kept or name == last)
-            self._made[kept] = np.asarray(self._sum(before).sum(axis=before.index(last)))
+            self._made[kept] = summed(self._sum(before), (before.index(last),))
         return self._made[kept]
