@@ -193,6 +193,11 @@ class Ledger:
         require(f'"{planned.name}", share', share, RATE)
         return math.sqrt(share / times) / planned.noise_at(self.scale)
 
+    def step(self, done: int, total: int) -> None:
+        """Tells a progress bar how far a method has come, in public numbers: rounds, steps, parts of its budget."""
+        if self.on_step is not None:
+            self.on_step(done, total)
+
     def warn(self, text: str) -> None:
         """Puts a warning on the receipt, once: a fact that weakens the promise."""
         if text not in self._warnings:

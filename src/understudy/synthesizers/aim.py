@@ -88,6 +88,8 @@ CELLS_PER_MB = 2**20 / 8
 # budget, so that wide cliques hold mostly noise. It stays above this many times the cells of a tree of pairs.
 WIDE = 24
 LOOPS_PER_TREE = 4.0
+# Progress is told in parts of the budget, of which there are this many.
+PROGRESS = 1000
 # What a choice asks, for the receipt.
 CHOICE = "which marginal the model has most wrong"
 # The planned mechanism that all rounds share is called this.
@@ -196,6 +198,7 @@ class AIM(Settings):
                 guesses.append(found[1])
                 number += 1
             left = left - share * len(counted) if left > share * len(counted) + 1e-12 else 0.0
+            ledger.step(round(PROGRESS * (1 - left)) - 1, PROGRESS)  # the estimation is still to come
             state.add(counted, last=not left)
             moved = sum(
                 np.abs(state.model.marginal(each.clique) - guess).sum()
@@ -203,6 +206,7 @@ class AIM(Settings):
             )
             if moved <= sum(noise_expected(g, each.sigma) for each, g in zip(counted, guesses, strict=True)):
                 share *= ANNEALING
+        ledger.step(PROGRESS, PROGRESS)
         return MeasuredModel(state.model, bins, state.measured)
 
     def count_share(self, share: float) -> FilterShare:
