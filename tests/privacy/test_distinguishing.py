@@ -20,9 +20,10 @@ from scipy import optimize, stats
 from understudy.core.randomness import Key
 from understudy.encoding.fit import fit_encoder
 from understudy.encoding.plan import plan
-from understudy.privacy import counts, embedding, moments, selection
+from understudy.privacy import counts, embedding, moments, pair_selection, selection
 from understudy.privacy.embedding import EmbeddedColumn, Embedding, noisy_embedding_sum
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.pair_selection import PairErrors, PairSelection
 from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.privacy.selection import MarginalError, noisy_marginal_errors, select_marginal
@@ -136,6 +137,20 @@ def selected(tries):
     return *found, 0.5
 
 
+def drawn_pair(tries):
+    """As `selected`, for columns alone and pairs of them, which are drawn in two steps."""
+    singles = np.array([10.0, 0.0, 20.0, 0.0])
+    errors = PairErrors(
+        singles=singles, rows=1.0, weights=np.ones(4), factors=np.ones((2, 2)), penalties=np.diag([0.0, 9.0])
+    )
+    how, found = asked("exponential", times=2 * tries), []
+    for x in (np.zeros(11, int), np.zeros(10, int)):
+        chooser = PairSelection(PrivateRows({"a": x, "b": x}, {}, 1), ["a", "b"], [2, 2])
+        chooser.compare(errors)
+        found.append(np.array([1.0 - chooser.choose(np.eye(2, dtype=bool), **how)[0] for _ in range(tries)]))
+    return *found, 0.5
+
+
 def scored(tries):
     """Scores of three marginals, all of which the unit moves: their sum is the likelihood ratio."""
     errors = [MarginalError(columns=("c",), estimate=np.zeros(2))] * 3
@@ -199,6 +214,7 @@ ATTACKS = [
     pytest.param(functools.partial(counted, 3), 4000, counts, "discrete_gaussian", id="counts of a unit"),
     pytest.param(multiplied, 800, moments, "discrete_gaussian", id="second moments"),
     pytest.param(selected, 800, selection, "largest_with_gumbel", id="selection"),
+    pytest.param(drawn_pair, 800, pair_selection, "largest_with_gumbel", id="selection of a pair"),
     pytest.param(scored, 800, selection, "discrete_gaussian", id="scores", marks=slow),
     pytest.param(embedded, 800, embedding, "discrete_gaussian", id="embedding", marks=slow),
     pytest.param(encoded, 800, counts, "discrete_gaussian", id="encoder", marks=slow),

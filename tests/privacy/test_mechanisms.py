@@ -15,6 +15,7 @@ from understudy.privacy.counts import noisy_counts, noisy_row_count, popular_cat
 from understudy.privacy.embedding import EmbeddedColumn, Embedding, noisy_embedding_sum
 from understudy.privacy.moments import noisy_second_moments
 from understudy.privacy.noise import discrete_gaussian
+from understudy.privacy.pair_selection import PairErrors, PairSelection
 from understudy.privacy.plan import BudgetExceeded, lattice
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import (
@@ -37,6 +38,17 @@ ERRORS = [MarginalError(columns=("c",), estimate=np.zeros(3)), MarginalError(col
 PAIR = DependenceCandidate(
     columns=("c", "d"), groups=(np.arange(2), np.arange(2)), shape=(2, 2), across=np.ones(2), along=np.ones(2)
 )
+PAIRS = PairErrors(
+    singles=np.zeros(10), rows=1.0, weights=np.ones(10), factors=np.ones((2, 2)), penalties=np.zeros((2, 2))
+)
+
+
+def _choose_pair(rows, errors, **how):
+    chooser = PairSelection(rows, ["c", "d"], [5, 5])
+    chooser.compare(errors)
+    return chooser.choose(np.ones((2, 2), bool), **ASKED, **how)
+
+
 MECHANISMS = {
     "row count": ("discrete gaussian", 1.0, lambda rows, **how: noisy_row_count(rows, planned="it", **how)),
     "counts": ("discrete gaussian", 1.0, lambda rows, **how: noisy_counts(rows, ["c"], [5], **ASKED, **how)),
@@ -53,6 +65,7 @@ MECHANISMS = {
     "categories": ("gaussian threshold", 1.0, lambda rows, **how: popular_categories(rows, "c", **ASKED, **how)),
     "selected marginal": ("exponential", 1.0, lambda rows, **how: select_marginal(rows, ERRORS, **ASKED, **how)),
     "selected dependence": ("exponential", 2.0, lambda rows, **how: select_dependence(rows, [PAIR], **ASKED, **how)),
+    "selected pair": ("exponential", 1.000001, lambda rows, **how: _choose_pair(rows, PAIRS, **how)),
     "errors": (
         "discrete gaussian",
         np.sqrt(2),
@@ -208,6 +221,17 @@ def test_arrays_and_numbers_of_another_class_meet_no_count():
     select_dependence(rows, [pair], ledger=ledger_for("exponential"), key=key, **ASKED)
     noisy_counts(rows, ["c"], [2], groups=groups[:1], ledger=ledger_for(), key=key, **ASKED)
     noisy_embedding_sum(rows, ["a", "b"], waves, ledger=ledger_for(), key=key, **ASKED)
+    pairs = PairErrors(
+        singles=spying(np.ones(4)),
+        pairs=spying(np.ones((4, 4))),
+        rows=SpyNumber(1.0),
+        weights=spying(np.ones(4)),
+        factors=spying(np.ones((2, 2))),
+        penalties=spying(np.ones((2, 2))),
+    )
+    chooser = PairSelection(rows, ["c", "c"], [2, 2])
+    chooser.compare(pairs)
+    chooser.choose(spying(np.ones((2, 2), bool)), ledger=ledger_for("exponential"), key=key, **ASKED)
     assert Spy.met == []
 
 
@@ -224,6 +248,10 @@ class LoudCandidate(DependenceCandidate):
     pass
 
 
+class LoudPairs(PairErrors):
+    pass
+
+
 def fields(description):
     return {field.name: getattr(description, field.name) for field in dataclasses.fields(description)}
 
@@ -237,6 +265,7 @@ def test_subclasses_of_descriptions_are_refused_before_anything_is_charged():
         lambda: select_marginal(rows, [loud_error], **how),
         lambda: noisy_marginal_errors(rows, [loud_error], **how),
         lambda: select_dependence(rows, [loud_pair], **how),
+        lambda: _choose_pair(rows, LoudPairs(**fields(PAIRS)), ledger=ledger, key=Key.new(0)),
         lambda: noisy_embedding_sum(rows, ["a", "b"], LoudEmbedding(**fields(WAVES)), **how),
     ):
         with pytest.raises(TypeError, match="itself"):

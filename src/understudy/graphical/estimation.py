@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.graphical.junction_tree import Node, junction_tree
+from understudy.graphical.junction_tree import Holders, Node, junction_tree
 from understudy.graphical.marginals import Clique, Domain, Measured, product
 from understudy.graphical.markov import MarkovModel
 from understudy.graphical.objective import Dual, Pooled, Potentials, Term, block_sizes, make_consistent, pool
@@ -26,6 +26,9 @@ Floats = NDArray[np.float64]
 
 # L-BFGS remembers this many steps.
 MEMORY = 20
+# The small models that a tree starts from need not be exact: the whole model follows.
+START_ITERATIONS = 25
+START_TOLERANCE = 1e-6
 
 
 def estimate(
@@ -56,12 +59,13 @@ def estimate(
     pooled = make_consistent(domain, pool(domain, [each for each in measured if not each.starts]), rows)
     in_blocks = [each for each in measured if each.starts]
     nodes = junction_tree(domain, [*pooled, *(each.clique for each in in_blocks)])
+    tree = {"rows": rows, "domain": domain, "nodes": nodes, "holders": Holders(domain, nodes)}
     terms = [
-        Term.of_cells(clique, counts, sigma, block=size, ordered=ordered, rows=rows, domain=domain, nodes=nodes)
+        Term.of_cells(clique, counts, sigma, block=size, ordered=ordered, **tree)
         for clique, (counts, sigma) in pooled.items()
         for size in block_sizes(clique, ordered)
     ]
-    terms += [Term.of_blocks(each, pooled, rows=rows, domain=domain, nodes=nodes) for each in in_blocks]
+    terms += [Term.of_blocks(each, pooled, **tree) for each in in_blocks]
     dual = Dual(domain, nodes, pooled, terms, rows=rows, shrinkage=shrinkage)
     if start is not None:
         x = dual.vector(start.potentials)
@@ -137,11 +141,18 @@ def _starting_potentials(
         return {}
     found: dict[tuple[Clique, int], Floats] = {}
     for clique in wide:
-        own = [
-            Measured(each, *pooled[each]) for each in pooled if each == clique or (len(each) == 1 and each[0] in clique)
-        ]
+        singles = [(name,) for name in clique if (name,) in pooled]
+        own = [Measured(each, *pooled[each]) for each in (*singles, clique)]
         small = Domain({name: domain.sizes[name] for name in clique})
-        fitted = estimate(small, own, rows=rows, iterations=iterations, shrinkage=shrinkage, ordered=ordered)
+        fitted = estimate(
+            small,
+            own,
+            rows=rows,
+            iterations=min(iterations, START_ITERATIONS),
+            shrinkage=shrinkage,
+            ordered=ordered,
+            tolerance=START_TOLERANCE,
+        )
         for term, potential in fitted.potentials.items():
             found[term] = found[term] + potential if term in found else potential
     return found

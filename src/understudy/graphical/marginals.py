@@ -58,9 +58,14 @@ class Domain:
     def of(cls, bins: Mapping[str, Bins]) -> "Domain":
         return cls({name: each.size for name, each in bins.items()})
 
-    @property
+    @functools.cached_property
     def names(self) -> Clique:
         return tuple(self.sizes)
+
+    @functools.cached_property
+    def places(self) -> dict[str, int]:
+        """The number of every column."""
+        return {name: i for i, name in enumerate(self.sizes)}
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
         return tuple(self.sizes[name] for name in clique)
@@ -71,8 +76,7 @@ class Domain:
 
     def ordered(self, columns: Sequence[str] | set[str]) -> Clique:
         """The columns as a clique, in the order of the domain."""
-        wanted = set(columns)
-        return tuple(name for name in self.sizes if name in wanted)
+        return tuple(sorted(self.places.keys() & columns, key=self.places.__getitem__))
 
 
 def all_pairs(domain: Domain) -> list[Clique]:

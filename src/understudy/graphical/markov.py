@@ -7,6 +7,7 @@ Sources: Koller and Friedman (2009), "Probabilistic graphical models", chapters 
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.encoding.bins import Bins
 from understudy.graphical.bayes_net import BayesNet, ConditionalTable
-from understudy.graphical.junction_tree import Node, axes_of
+from understudy.graphical.junction_tree import Holders, Node, axes_of
 from understudy.graphical.marginals import Clique, Domain
 from understudy.tables.schema import Schema
 
@@ -46,13 +47,20 @@ class MarkovModel:
 
     def marginal(self, clique: Clique) -> Floats:
         """The counts that the model expects in every cell of any clique, one axis for each of its columns."""
-        within = [i for i, node in enumerate(self.nodes) if set(clique) <= set(node.clique)]
-        if within:
-            home = min(within, key=lambda i: self.marginals[i].size)
+        home = self._holders.smallest(clique)
+        if home is not None:
             factors = [(self.nodes[home].clique, self.marginals[home])]
         else:
             factors = self._subtree_factors(clique)
         return self.rows * _sum_product(self.domain, factors, clique)
+
+    def first_node(self, column: str) -> int:
+        """The number of the node nearest to the root that holds a column."""
+        return self._holders.first(column)
+
+    @functools.cached_property
+    def _holders(self) -> Holders:
+        return Holders(self.domain, self.nodes)
 
     def _subtree_factors(self, clique: Clique) -> list[Factor]:
         """Factors whose product is the distribution of a subtree that holds the clique.
@@ -60,7 +68,7 @@ class MarkovModel:
         They are the marginal of the node where the paths from all columns to the root meet, and the conditionals of
         the nodes on these paths.
         """
-        homes = [next(i for i, node in enumerate(self.nodes) if name in node.clique) for name in clique]
+        homes = [self._holders.first(name) for name in clique]
         paths = [self._path_to_root(i) for i in homes]
         meeting = max(set.intersection(*map(set, paths)))  # parents come first, so the last common one is the deepest
         used = sorted({i for path in paths for i in path[: path.index(meeting)]})

@@ -37,12 +37,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.graphical.junction_tree import MessagePasser, Node, axes_of, shape_within
+from understudy.graphical.junction_tree import Holders, MessagePasser, Node, Sums, shape_within
 from understudy.graphical.marginals import Clique, Domain, Measured
 
 Floats = NDArray[np.float64]
 Pooled = Mapping[Clique, tuple[Floats, float]]
 """For each clique, noisy counts and the deviation of their noise."""
+Axes = tuple[int, ...]
+Places = NDArray[np.int64]
 Potentials = Mapping[tuple[Clique, int], Floats]
 """For each measured clique and block size, the potentials of its blocks, flat."""
 
@@ -113,7 +115,6 @@ class Term:
         target: Shares that add up to 1, flat.
         sigma: The deviation of the noise of one cell's count.
         home: The node that holds the clique.
-        summed: The axes of the home that are not the clique's.
         shape: The shape in which the clique's array broadcasts against the home's.
         blocks: Along every axis of the clique, the first cell of each block and how many cells it has.
     """
@@ -123,7 +124,6 @@ class Term:
     target: Floats
     sigma: float
     home: int
-    summed: tuple[int, ...]
     shape: tuple[int, ...]
     blocks: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
 
@@ -139,6 +139,7 @@ class Term:
         rows: float,
         domain: Domain,
         nodes: Sequence[Node],
+        holders: Holders,
     ) -> "Term":
         """A marginal that was counted cell by cell, seen in blocks of one size."""
         blocks = tuple(_blocks(domain.sizes[name], ordered.get(name, 0), block) for name in clique)
@@ -146,11 +147,18 @@ class Term:
         for axis, (starts, _) in enumerate(blocks if block > 1 else ()):
             shares = np.add.reduceat(shares, starts, axis=axis)
         shares = shares.ravel() + (1.0 - shares.sum()) / shares.size  # as probabilities, they add up to 1
-        return cls(clique, block, shares, sigma, *_home(clique, domain, nodes), blocks)
+        return cls(clique, block, shares, sigma, *_home(clique, domain, nodes, holders), blocks)
 
     @classmethod
     def of_blocks(
-        cls, measured: Measured, pooled: Pooled, *, rows: float, domain: Domain, nodes: Sequence[Node]
+        cls,
+        measured: Measured,
+        pooled: Pooled,
+        *,
+        rows: float,
+        domain: Domain,
+        nodes: Sequence[Node],
+        holders: Holders,
     ) -> "Term":
         """A marginal that was counted in blocks, made to agree with the single columns."""
         clique, counts = measured.clique, measured.counts
@@ -163,29 +171,22 @@ class Term:
         lengths = [np.diff(np.append(s, domain.sizes[name])) for name, s in zip(clique, measured.starts, strict=True)]
         blocks = tuple(zip(measured.starts, lengths, strict=True))
         sigma = max(measured.sigma, SMALLEST_SIGMA)
-        return cls(clique, -counts.size, counts.ravel() / rows, sigma, *_home(clique, domain, nodes), blocks)
+        return cls(clique, -counts.size, counts.ravel() / rows, sigma, *_home(clique, domain, nodes, holders), blocks)
 
-    def project(self, cells: Floats) -> Floats:
-        """The shares of the blocks in the clique's marginal, flat."""
-        if self.block != 1:
-            for axis, (starts, _) in enumerate(self.blocks):
-                cells = np.add.reduceat(cells, starts, axis=axis)
-        return cells.ravel()
-
-    def spread(self, potential: Floats) -> Floats:
-        """Flat potentials of blocks, in every cell of the clique: the transpose of `project`."""
-        potential = potential.reshape([len(starts) for starts, _ in self.blocks])
-        for axis, (_, lengths) in enumerate(self.blocks if self.block != 1 else ()):
-            potential = np.repeat(potential, lengths, axis=axis)
-        return potential
+    def block_of_cell(self) -> NDArray[np.int64]:
+        """The block of every cell of the clique, flat."""
+        place = np.zeros((), np.int64)
+        for _, lengths in self.blocks:
+            own = np.repeat(np.arange(len(lengths)), lengths)
+            place = np.add.outer(place * len(lengths), own)
+        return place.ravel()
 
 
-def _home(clique: Clique, domain: Domain, nodes: Sequence[Node]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """The smallest node that holds a clique, its axes that are not the clique's, and the clique's shape in it."""
-    holders = [i for i, node in enumerate(nodes) if set(clique) <= set(node.clique)]
-    home = min(holders, key=lambda i: domain.size(nodes[i].clique))
-    held = nodes[home].clique
-    return home, axes_of(set(held) - set(clique), held), shape_within(domain, clique, held)
+def _home(clique: Clique, domain: Domain, nodes: Sequence[Node], holders: Holders) -> tuple[int, Axes]:
+    """The smallest node that holds a clique, and the clique's shape in it."""
+    home = holders.smallest(clique)
+    assert home is not None  # the tree was made for all cliques
+    return home, shape_within(domain, clique, nodes[home].clique)
 
 
 def block_sizes(clique: Clique, ordered: Mapping[str, int]) -> list[int]:
@@ -222,38 +223,51 @@ class Dual:
         self._passer = MessagePasser(domain, nodes)
         self._base = _log_independent(domain, pooled, nodes)
         ends = np.cumsum([0, *(term.target.size for term in terms)])
-        ridges = [max(shrinkage, 1e-6) * term.sigma / rows for term in terms]
-        scales = [
-            np.sqrt(np.maximum(term.target, 0.25 / term.target.size) + ridge)
-            for term, ridge in zip(terms, ridges, strict=True)
-        ]
-        self._parts = list(zip(terms, scales, ridges, itertools.starmap(slice, itertools.pairwise(ends)), strict=True))
-        self._groups = [list(group) for _, group in itertools.groupby(self._parts, key=lambda part: part[0].clique)]
+        self._parts = list(zip(terms, itertools.starmap(slice, itertools.pairwise(ends)), strict=True))
         self.size = int(ends[-1])
+        self._target = _joined([term.target for term in terms])
+        # Every potential's ridge, and its unit.
+        self._ridge = _joined([np.full(term.target.size, max(shrinkage, 1e-6) * term.sigma / rows) for term in terms])
+        floor = _joined([np.full(term.target.size, 0.25 / term.target.size) for term in terms])
+        self._scale = np.sqrt(np.maximum(self._target, floor) + self._ridge)
+        # Cells of all measured cliques, one after another, and which potentials each cell has: all at once, because
+        # there may be thousands of small cliques.
+        self._homes: list[tuple[Term, slice, int]] = []
+        self._sums = Sums(domain, [node.clique for node in nodes])
+        cell, potential, count = list[Places](), list[Places](), 0
+        for clique, group in itertools.groupby(self._parts, key=lambda part: part[0].clique):
+            at = slice(count, count + domain.size(clique))
+            term = None
+            for term, own in group:
+                cell.append(np.arange(at.start, at.stop))
+                potential.append(term.block_of_cell() + own.start)
+            if term is not None:
+                self._homes.append((term, at, self._sums.down_to(term.home, clique)))
+            count = at.stop
+        self._cell_of, self._potential_of, self._count = _joined_places(cell), _joined_places(potential), count
 
     def __call__(self, x: Floats) -> tuple[float, Floats]:
         """The value and the gradient."""
         marginals, _, value = self._passer.run(self._on_nodes(x))
-        gradient = np.empty_like(x)
-        for group in self._groups:
-            cells = marginals[group[0][0].home].sum(axis=group[0][0].summed)
-            for term, scale, ridge, at in group:
-                potential = x[at] / scale
-                value += float(ridge / 2 * potential @ potential - potential @ term.target)
-                gradient[at] = (term.project(cells) - term.target + ridge * potential) / scale
-        return value, gradient
+        sums, cells = self._sums.run(marginals), np.empty(self._count)
+        for _, at, place in self._homes:
+            cells[at] = sums[place].ravel()
+        gap = np.bincount(self._potential_of, cells[self._cell_of], self.size) - self._target
+        potential = x / self._scale
+        value += float(potential @ (self._ridge * potential / 2 - self._target))
+        return value, (gap + self._ridge * potential) / self._scale
 
     def vector(self, potentials: Potentials) -> Floats:
         """The vector of given potentials; 0 for those that are not given."""
         x = np.zeros(self.size)
-        for term, scale, _, at in self._parts:
+        for term, at in self._parts:
             if (term.clique, term.block) in potentials:
-                x[at] = potentials[term.clique, term.block] * scale
+                x[at] = potentials[term.clique, term.block] * self._scale[at]
         return x
 
     def potentials(self, x: Floats) -> Potentials:
         """The potentials of a vector."""
-        return {(term.clique, term.block): x[at] / scale for term, scale, _, at in self._parts}
+        return {(term.clique, term.block): x[at] / self._scale[at] for term, at in self._parts}
 
     def distributions(self, x: Floats) -> tuple[list[Floats], list[Floats]]:
         """The marginals and conditionals of every node."""
@@ -263,10 +277,18 @@ class Dual:
     def _on_nodes(self, x: Floats) -> list[Floats]:
         """log q and all potentials, added up on the nodes of the tree."""
         total = [part.copy() for part in self._base]
-        for group in self._groups:  # all terms of one clique at once: homes may be large
-            cells = sum(term.spread(x[at] / scale) for term, scale, _, at in group)
-            total[group[0][0].home] += np.reshape(cells, group[0][0].shape)
+        cells = np.bincount(self._cell_of, (x / self._scale)[self._potential_of], self._count)
+        for term, at, _ in self._homes:
+            total[term.home] += cells[at].reshape(term.shape)
         return total
+
+
+def _joined(parts: Sequence[Floats]) -> Floats:
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _joined_places(parts: Sequence[Places]) -> Places:
+    return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
 def _log_independent(domain: Domain, pooled: Pooled, nodes: Sequence[Node]) -> list[Floats]:

@@ -21,9 +21,11 @@ import functools
 import logging
 import math
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
+from understudy.privacy import accountants
 from understudy.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from understudy.privacy.plan import Charge
 
@@ -41,7 +43,7 @@ _LARGEST_CHECKED_EPSILON = 100.0
 
 
 class Composition(NamedTuple):
-    """Charges added up, as far as each kind adds up exactly; hashable, so costs are cached."""
+    """Charges added up, as far as each kind adds up exactly; hashable, so costs are remembered."""
 
     mu_squared: float  # all that is not sampled is one Gaussian of noise multiplier 1 / mu
     sampled: tuple[tuple[float, float, int], ...]  # (sampling rate, noise multiplier, steps)
@@ -49,22 +51,68 @@ class Composition(NamedTuple):
 
     @classmethod
     def of(cls, charges: Iterable[Charge]) -> "Composition":
-        gaussian: list[float] = []
-        thresholds: list[float] = []
+        """Equal charges count together, so that a plan and the releases it was charged for are one composition."""
+        gaussian: Counter[float] = Counter()
+        thresholds: Counter[float] = Counter()
         sampled: Counter[tuple[float, float]] = Counter()
         for charge in charges:
-            thresholds.append(charge.times * charge.threshold_delta)
+            thresholds[charge.threshold_delta] += charge.times
             if charge.sampling_rate is None:
-                gaussian.append(charge.times * charge.mu**2)
+                gaussian[charge.mu] += charge.times
             else:
                 sampled[charge.sampling_rate, charge.noise_multiplier] += charge.times
         steps = tuple(sorted((rate, noise, steps) for (rate, noise), steps in sampled.items()))
-        return cls(math.fsum(gaussian), steps, math.fsum(thresholds))
+        mu_squared = math.fsum(times * mu**2 for mu, times in gaussian.items())
+        return cls(mu_squared, steps, math.fsum(times * delta for delta, times in thresholds.items()))
 
     @property
     def steps(self) -> int:
         """The number of sampled steps."""
         return sum(steps for _, _, steps in self.sampled)
+
+
+class Asked(NamedTuple):
+    """What an accountant was asked: the epsilon of a composition at a delta."""
+
+    accountant: str  # "PLD" or "RDP"
+    composition: Composition
+    delta: float
+
+
+Costs = dict[Asked, float]
+"""Epsilon for everything that was asked."""
+
+# Costs of this process: an accountant takes a tenth of a second for one.
+_costs: Costs = {}
+# What was asked inside each block of `remembered` that is open.
+_open: ContextVar[tuple[Costs, ...]] = ContextVar("open", default=())
+
+
+@contextlib.contextmanager
+def remembered(known: Costs) -> Generator[Costs, None, None]:
+    """Takes these costs as computed; gives everything that is asked for inside the block, with its cost."""
+    _costs.update(known)
+    asked: Costs = {}
+    before = _open.set((*_open.get(), asked))
+    try:
+        yield asked
+    finally:
+        _open.reset(before)
+
+
+def _remember(accountant: str, compute: Callable[[Composition, float], float]) -> Callable[[Composition, float], float]:
+    """The same function, which computes each cost once."""
+
+    @functools.wraps(compute)
+    def cost(composition: Composition, delta: float) -> float:
+        asked = Asked(accountant, composition, delta)
+        if asked not in _costs:
+            _costs[asked] = compute(composition, delta)
+        for each in _open.get():
+            each[asked] = _costs[asked]
+        return _costs[asked]
+
+    return cost
 
 
 def account(charges: Iterable[Charge], delta: float) -> tuple[float, str]:
@@ -78,9 +126,19 @@ def epsilon_spent(charges: Iterable[Charge], delta: float) -> float:
 
 
 def epsilon_alone(charge: Charge, delta: float) -> float:
-    """The epsilon of one charge by itself, at this delta; for a selection its pure epsilon if that is less."""
-    epsilon = epsilon_spent([charge], delta)
+    """The epsilon of one charge by itself, at this delta; for a selection its pure epsilon if that is less.
+
+    In closed form unless batches are sampled: no accountant is loaded for a receipt of Gaussians.
+    """
+    composition = Composition.of([charge])
+    left = delta - composition.threshold_delta
+    if composition.sampled or left <= 0:
+        return account_composition(composition, delta)[0]
+    epsilon = _gaussian_epsilon(math.sqrt(composition.mu_squared), left)
     return min(epsilon, 2 * charge.times / charge.noise_multiplier) if charge.mechanism == "exponential" else epsilon
+
+
+_gaussian_epsilon = functools.lru_cache(maxsize=1024)(gaussian_epsilon)
 
 
 def epsilon_by_rdp(charges: Iterable[Charge], delta: float) -> float:
@@ -153,8 +211,7 @@ def _require_agreement(epsilon: float, low: float, high: float) -> None:
 
 
 def _gaussian_event(noise_multiplier: float, sampling_rate: float | None = None, times: int = 1) -> "DpEvent":
-    import dp_accounting
-
+    dp_accounting = accountants.load()
     gaussian = dp_accounting.GaussianDpEvent(noise_multiplier)
     if sampling_rate is None:
         return dp_accounting.SelfComposedDpEvent(gaussian, times)
@@ -177,11 +234,11 @@ def _quiet_absl() -> Generator[None, None, None]:
         logger.disabled = before
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.partial(_remember, "RDP")
 def _rdp_epsilon(composition: Composition, delta: float) -> float:
     import numpy as np
-    from dp_accounting import rdp
 
+    rdp = accountants.load().rdp
     if composition.sampled:  # each order takes time when there is sampling
         orders = [*rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS, 2048, 4096]
     else:
@@ -193,7 +250,7 @@ def _rdp_epsilon(composition: Composition, delta: float) -> float:
         return float(accountant.get_epsilon(delta))
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.partial(_remember, "PLD")
 def _pld_epsilon(composition: Composition, delta: float) -> float:
     """Epsilon by privacy loss distributions, on a grid that fits the width of the loss.
 
@@ -201,8 +258,7 @@ def _pld_epsilon(composition: Composition, delta: float) -> float:
     grid of spacing h: one part in 1e4 of epsilon for the spacing chosen here, and always upwards. A
     huge epsilon gets a coarser grid, so that memory stays bounded.
     """
-    from dp_accounting import pld
-
+    pld = accountants.load().pld
     bound = _rdp_epsilon(composition, delta)
     mu = gaussian_mu(bound, delta)  # as wide as the loss may be
     spacing = mu * min(1.6e-3, max(2e-5, math.sqrt(1.2e-3 / (1 + composition.steps))))

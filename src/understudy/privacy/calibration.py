@@ -7,6 +7,7 @@ seen to cost no more than the budget.
 import math
 from collections.abc import Callable, Sequence
 
+from understudy.privacy import cost_cache
 from understudy.privacy.accounting import Composition, account_composition, cross_check, epsilon_spent
 from understudy.privacy.gaussian import gaussian_mu
 from understudy.privacy.plan import Budget, BudgetExceeded, Charge, PlannedMechanism
@@ -36,6 +37,11 @@ def calibrate(plan: Sequence[PlannedMechanism], budget: Budget) -> float:
     """
     if not plan:
         raise ValueError("plan: expected at least one mechanism, got none.")
+    with cost_cache.kept(plan, budget):
+        return _calibrate(plan, budget)
+
+
+def _calibrate(plan: Sequence[PlannedMechanism], budget: Budget) -> float:
     fixed = Composition.of(planned_charges([planned for planned in plan if planned.noise_multiplier is not None], 1.0))
     thresholds = Composition.of(planned_charges(plan, 1.0)).threshold_delta
     if thresholds >= budget.delta:

@@ -124,7 +124,7 @@ class ExactCodes:
         exact_cells: Codes = np.zeros(1, np.int64)
         inside: NDArray[np.bool_] | None = None
         for i, (name, size) in enumerate(zip(columns, shape, strict=True)):
-            codes, known = self._codes(name, size, groups[i] if len(groups) else None)
+            codes, known = self.column(name, size, groups[i] if len(groups) else None)
             exact_cells = exact_cells * size + codes
             if known is not None:
                 inside = known if inside is None else inside & known
@@ -132,7 +132,7 @@ class ExactCodes:
         counts = np.bincount(exact_cells, minlength=math.prod(shape)).astype(np.float64)
         return counts.reshape(tuple(shape))
 
-    def _codes(self, name: str, size: int, group: Codes | None) -> tuple[Codes, NDArray[np.bool_] | None]:
+    def column(self, name: str, size: int, group: Codes | None = None) -> tuple[Codes, NDArray[np.bool_] | None]:
         """A column's codes, 0 for those outside, and which ones are inside; None if all are."""
         place = name, size, 0 if group is None else id(group)  # whoever holds the group outlives this object
         if place not in self._seen:

@@ -7,6 +7,7 @@ that the whole plan meets (epsilon, delta).
 plan.py says what a plan is, accounting.py what it costs, receipt.py how it is stated.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections import Counter
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from understudy.core.settings import require
 from understudy.core.text import count
+from understudy.privacy import cost_cache
 from understudy.privacy.accounting import account, epsilon_alone, epsilon_by_rdp
 from understudy.privacy.calibration import calibrate
 from understudy.privacy.plan import (
@@ -191,6 +193,11 @@ class Ledger:
         require(f'"{planned.name}", share', share, RATE)
         return math.sqrt(share / times) / planned.noise_at(self.scale)
 
+    def step(self, done: int, total: int) -> None:
+        """Tells a progress bar how far a method has come, in public numbers: rounds, steps, parts of its budget."""
+        if self.on_step is not None:
+            self.on_step(done, total)
+
     def warn(self, text: str) -> None:
         """Puts a warning on the receipt, once: a fact that weakens the promise."""
         if text not in self._warnings:
@@ -207,17 +214,20 @@ class Ledger:
 
         delta = self.budget.delta
         accounted = self._accounted()
-        epsilon, accountant = account(accounted, delta)
+        not_released = int(sum(left for name, left in self._left.items() if name not in self._filters()))
+        # What was released in full costs what was planned. Else the costs may depend on what a release showed.
+        with contextlib.nullcontext() if not_released else cost_cache.kept(self.plan, self.budget):
+            epsilon, accountant = account(accounted, delta)
+            rdp_epsilon = epsilon_by_rdp(accounted, delta)
+            alone = [epsilon_alone(charge, delta) for charge in self._charges]
         return Receipt(
-            charges=tuple(
-                dataclasses.replace(charge, epsilon=epsilon_alone(charge, delta)) for charge in self._charges
-            ),
+            charges=tuple(map(_with_epsilon, self._charges, alone)),
             epsilon=epsilon,
             delta=delta,
             budget=self.budget,
-            rdp_epsilon=epsilon_by_rdp(accounted, delta),
+            rdp_epsilon=rdp_epsilon,
             accountant=f"{accountant}, dp-accounting {version_of('dp-accounting')}",
-            not_released=int(sum(left for name, left in self._left.items() if name not in self._filters())),
+            not_released=not_released,
             unit=self.unit,
             max_rows_per_unit=self.max_rows_per_unit,
             seed=self.seed,
@@ -235,6 +245,10 @@ class Ledger:
         used = {charge.name for charge in self._charges} & filters
         whole = [planned.charge(self.scale) for planned in self.plan if planned.name in used]
         return [*(charge for charge in self._charges if charge.name not in filters), *whole]
+
+
+def _with_epsilon(charge: Charge, epsilon: float) -> Charge:
+    return dataclasses.replace(charge, epsilon=epsilon)
 
 
 def _quoted(names: Iterable[str]) -> str:

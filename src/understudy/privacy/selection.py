@@ -62,11 +62,11 @@ class MarginalError:
     def __post_init__(self) -> None:
         make_plain(self, arrays=("estimate", "weights"), groups=("groups",), numbers=("factor", "penalty"))
         check_groups("MarginalError", self.columns, self.estimate.shape, self.groups)
-        _check_finite("MarginalError.estimate", self.estimate)
-        _check_finite("MarginalError.penalty", self.penalty)
-        _check_weights("MarginalError.factor", self.factor)
+        check_finite("MarginalError.estimate", self.estimate)
+        check_finite("MarginalError.penalty", self.penalty)
+        check_weights("MarginalError.factor", self.factor)
         if self.weights is not None:
-            _check_weights("MarginalError.weights", self.weights)
+            check_weights("MarginalError.weights", self.weights)
             if self.weights.shape != self.estimate.shape:
                 expected, got = self.estimate.shape, self.weights.shape
                 raise ValueError(f"MarginalError.weights: expected the estimate's shape {expected}, got {got}.")
@@ -194,12 +194,12 @@ class DependenceCandidate:
     def __post_init__(self) -> None:
         make_plain(self, arrays=("across", "along"), groups=("groups",), numbers=("offset",))
         check_groups("DependenceCandidate", self.columns, self.shape, self.groups)
-        _check_finite("DependenceCandidate.offset", self.offset)
+        check_finite("DependenceCandidate.offset", self.offset)
         for field, weights, size in (
             ("across", self.across, math.prod(self.shape[:-1])),
             ("along", self.along, self.shape[-1]),
         ):
-            _check_weights(f"DependenceCandidate.{field}", weights)
+            check_weights(f"DependenceCandidate.{field}", weights)
             if weights.shape != (size,):
                 raise ValueError(f"DependenceCandidate.{field}: expected {size} weights, got shape {weights.shape}.")
 
@@ -290,13 +290,15 @@ def _check_candidates(place: str, candidates: Sequence[object], kind: type) -> N
         raise TypeError(f"{place}: expected candidates of type {kind.__name__} itself.")
 
 
-def _check_finite(place: str, numbers: Floats | float) -> None:
+def check_finite(place: str, numbers: Floats | float) -> None:
+    """Raises a ValueError unless all numbers are finite and not too large."""
     magnitudes = np.abs(np.asarray(numbers, np.float64))
     if not magnitudes.size or not bool(np.all(magnitudes <= LARGEST)):  # NaN is not below anything
         raise ValueError(f"{place}: expected finite numbers within ±{LARGEST:g}.")
 
 
-def _check_weights(place: str, weights: Floats | float) -> None:
-    _check_finite(place, weights)
+def check_weights(place: str, weights: Floats | float) -> None:
+    """Raises a ValueError unless all weights are finite and at least 0."""
+    check_finite(place, weights)
     if not bool(np.all(np.asarray(weights) >= 0)):
         raise ValueError(f"{place}: expected weights >= 0.")

@@ -29,8 +29,11 @@ Departures:
   either way, Cpu-act gains.
 - A clique that joins unconnected parts of the graph may fill the model's limit at once; for others the limit grows with
   the budget used, as in the paper. A tree is the least that a model needs.
-- If there are very many candidates, each round sees a random sample of them (`MOST_CANDIDATES`), so that wide tables
-  end.
+- With more than 16 columns, one model serves for several rounds (`COLUMNS_PER_CHOICE`), whose pairs share no column and
+  close no loop through the same clique (`pair_candidates.OpenPairs`): wide tables need no more estimations than narrow
+  ones.
+- With `degree` 3, if there are very many candidates, each round sees a random sample of them (`MOST_CANDIDATES`). Pairs
+  are all scored at once (`privacy.pair_selection`).
 """
 
 import dataclasses
@@ -62,9 +65,12 @@ from understudy.graphical.marginals import (
     z_scores,
 )
 from understudy.graphical.markov import MarkovModel, MarkovNet
+from understudy.graphical.pair_marginals import pair_marginals
 from understudy.privacy.ledger import FilterShare, Ledger
+from understudy.privacy.pair_selection import MOST_KEPT_BINS, PairErrors, PairSelection
 from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
+from understudy.synthesizers.pair_candidates import OpenPairs, pair_sums, starts_of
 from understudy.tables.schema import Schema
 
 FittedAIM = MarkovNet
@@ -72,8 +78,20 @@ Floats = NDArray[np.float64]
 
 # A number column has at most this many bins, however little noise there is: three such columns have 32768 cells.
 MOST_BINS = 32
-# A round looks at this many candidates at most: all pairs of 24 columns.
+# Candidates wider than pairs are worked out one by one: a round looks at this many at most.
 MOST_CANDIDATES = 300
+# One model serves for one choice in this many columns.
+COLUMNS_PER_CHOICE = 16
+# A model of one megabyte has this many cells.
+CELLS_PER_MB = 2**20 / 8
+# Beyond this many columns the cap on the model falls with the square of their number: every pair has less of the
+# budget, so that wide cliques hold mostly noise. It stays above this many times the cells of a tree of pairs.
+WIDE = 24
+LOOPS_PER_TREE = 4.0
+# Progress is told in parts of the budget, of which there are this many.
+PROGRESS = 1000
+# What a choice asks, for the receipt.
+CHOICE = "which marginal the model has most wrong"
 # The planned mechanism that all rounds share is called this.
 ROUNDS = "rounds"
 # Shrinkage leaves about this part of the noise of a count.
@@ -158,80 +176,48 @@ class AIM(Settings):
         """
         columns = len(encoder.schema)
         least = max(1.0, self.least_rounds * columns)
-        sigma = ledger.noise(self._count(1 / least), "discrete gaussian") if columns > 1 else 0.0
+        sigma = ledger.noise(self.count_share(1 / least), "discrete gaussian") if columns > 1 else 0.0
         fine = self.bins_allowed(encoder.rows, sigma * rows.max_rows_per_unit)
         bins = cut(encoder, most=round(min(fine, MOST_BINS)), least=0.25 / fine)
         state = _State(self, encoder, bins, from_encoder(encoder, bins, ledger=ledger))
         if columns == 1:
             return MeasuredModel(state.model, bins, state.measured)
         coded = bin_rows(rows, encoder, bins, key=key.child("codes"))
-        candidates = Candidates.of(state.domain, self.degree)
-        zscores = z_scores(encoder, bins)
+        at_once = self.degree == 2 and sum(state.domain.sizes.values()) <= MOST_KEPT_BINS
+        rounds = _PairRounds(self, coded, state, ledger) if at_once else _Rounds(self, coded, state, ledger)
         share, left, number = 1 / (self.rounds_per_column * columns), 1.0, 0
         while left > 0:
             share = min(share, 1 / least)
             share = share if left > 2 * share else left  # the last round takes what is left
-            draw = key.child(f"round {number}")
-            used = min(1.0, 1 - left + share)
-            allowed = candidates.allowed(state.measured, self.max_model_mb, used, draw.child("sample").numpy())
-            factors = [candidates.weights[clique] for clique in allowed]
-            clique, guess = self._choose(coded, allowed, factors, zscores, state, share, ledger, draw.child("choice"))
-            counted = self._measure(coded, clique, state.domain, share, ledger, draw.child("count"))
-            left = left - share if left > share else 0.0
+            most = max(1, min(math.ceil(columns / COLUMNS_PER_CHOICE), int(left / share) - 1))
+            counted, guesses = list[Measured](), list[Floats]()
+            rounds.begin(share, used=min(1.0, 1 - left + share), key=key.child(f"round {number}"))
+            while len(counted) < most and (found := rounds.choose(key.child(f"round {number}").child("choice"))):
+                draw = key.child(f"round {number}").child("count")
+                counted.append(self._measure(coded, found[0], state.domain, share, ledger, draw))
+                guesses.append(found[1])
+                number += 1
+            left = left - share * len(counted) if left > share * len(counted) + 1e-12 else 0.0
+            ledger.step(round(PROGRESS * (1 - left)) - 1, PROGRESS)  # the estimation is still to come
             state.add(counted, last=not left)
-            moved = np.abs(state.model.marginal(clique) - guess).sum()
-            if moved <= noise_expected(guess, counted.sigma):
+            moved = sum(
+                np.abs(state.model.marginal(each.clique) - guess).sum()
+                for each, guess in zip(counted, guesses, strict=True)
+            )
+            if moved <= sum(noise_expected(g, each.sigma) for each, g in zip(counted, guesses, strict=True)):
                 share *= ANNEALING
-            number += 1
+        ledger.step(PROGRESS, PROGRESS)
         return MeasuredModel(state.model, bins, state.measured)
 
-    def _count(self, share: float) -> FilterShare:
+    def count_share(self, share: float) -> FilterShare:
         """The part of the filter that a round of this share has for its count."""
         return FilterShare(ROUNDS, (1 - self.selection_share) * share)
-
-    def _choose(
-        self,
-        coded: PrivateRows,
-        allowed: list[Clique],
-        factors: list[float],
-        zscores: Mapping[str, Floats],
-        state: "_State",
-        share: float,
-        ledger: Ledger,
-        key: Key,
-    ) -> tuple[Clique, Floats]:
-        """The marginal that the model has (nearly) the most wrong, and what the model says of it."""
-        choice = FilterShare(ROUNDS, self.selection_share * share)
-        sigma = ledger.noise(self._count(share), "discrete gaussian") * coded.max_rows_per_unit
-        unweighted = ledger.noise(choice, "exponential") * coded.max_rows_per_unit  # noise if all rows weigh the same
-        most = LARGEST_SELECTION_NOISE * state.rows / unweighted
-        softened = soften(zscores, min(self.degree, len(zscores)), most)
-        weights = [value_weights(softened, clique) for clique in allowed]
-        guesses = [state.model.marginal(clique) for clique in allowed]
-        penalties = [
-            expected_sampling_error(guess, each) + NOISE_LEFT * noise_expected(guess, sigma, each)
-            for guess, each in zip(guesses, weights, strict=True)
-        ]
-        chosen = choose(
-            coded,
-            allowed,
-            guesses,
-            penalties,
-            state.domain,
-            factors,
-            planned=choice,
-            what="which marginal the model has most wrong",
-            ledger=ledger,
-            key=key,
-            weights=weights,
-        )
-        return allowed[chosen], guesses[chosen]
 
     def _measure(
         self, coded: PrivateRows, clique: Clique, domain: Domain, share: float, ledger: Ledger, key: Key
     ) -> Measured:
         what = "count " + " with ".join(f"'{name}'" for name in clique)
-        return measure(coded, clique, domain, planned=self._count(share), what=what, ledger=ledger, key=key)
+        return measure(coded, clique, domain, planned=self.count_share(share), what=what, ledger=ledger, key=key)
 
     def bins_allowed(self, rows: float, noise: float) -> float:
         """Bins k of a number column so that a pair's k² cells of even mass hold `rows_per_noise` · noise rows each."""
@@ -252,12 +238,13 @@ class _State:
 
     def __init__(self, method: AIM, encoder: Encoder, bins: Mapping[str, Bins], measured: list[Measured]):
         self.method, self.rows, self.domain, self.measured = method, encoder.rows, Domain.of(bins), measured
+        self.zscores = z_scores(encoder, bins)
         self._ordered = {name: len(b.edges) - 1 for name, b in bins.items() if encoder.columns[name].labels is None}
         self.model = self._estimate(None, method.iterations, tolerance=1e-8)
 
-    def add(self, counted: Measured, *, last: bool) -> None:
-        """Takes in one more marginal; the last estimation is the most exact."""
-        self.measured.append(counted)
+    def add(self, counted: list[Measured], *, last: bool) -> None:
+        """Takes in more marginals; the last estimation is the most exact."""
+        self.measured += counted
         iterations = self.method.last_iterations if last else self.method.iterations
         self.model = self._estimate(self.model, iterations, tolerance=1e-10 if last else 1e-8)
 
@@ -272,6 +259,114 @@ class _State:
             ordered=self._ordered,
             tolerance=tolerance,
         )
+
+
+class _Rounds:
+    """Choices among marginals of any width, each worked out by itself; of very many candidates, among a sample."""
+
+    def __init__(self, method: AIM, coded: PrivateRows, state: _State, ledger: Ledger):
+        self._method, self._coded, self._state, self._ledger = method, coded, state, ledger
+        self._candidates = Candidates.of(state.domain, method.degree)
+        self._choice, self._sigma, self._softened = FilterShare(ROUNDS, 1.0), 0.0, dict[str, Floats]()
+        self._allowed: list[Clique] = []
+
+    def begin(self, share: float, *, used: float, key: Key) -> None:
+        """Takes the model as it is now; the choices that follow have this share of the budget each."""
+        self._weigh(share)
+        draw = key.child("sample").numpy()
+        self._allowed = self._candidates.allowed(self._state.measured, self._method.max_model_mb, used, draw)
+
+    def choose(self, key: Key) -> tuple[Clique, Floats] | None:
+        """The marginal that the model has (nearly) the most wrong, and what the model says of it; None: no more."""
+        if not self._allowed:
+            return None
+        weights = [value_weights(self._softened, clique) for clique in self._allowed]
+        guesses = [self._state.model.marginal(clique) for clique in self._allowed]
+        penalties = [
+            expected_sampling_error(guess, each) + NOISE_LEFT * noise_expected(guess, self._sigma, each)
+            for guess, each in zip(guesses, weights, strict=True)
+        ]
+        chosen = choose(
+            self._coded,
+            self._allowed,
+            guesses,
+            penalties,
+            self._state.domain,
+            [self._candidates.weights[clique] for clique in self._allowed],
+            planned=self._choice,
+            what=CHOICE,
+            ledger=self._ledger,
+            key=key,
+            weights=weights,
+        )
+        clique, self._allowed = self._allowed[chosen], []  # one choice for each model
+        return clique, guesses[chosen]
+
+    def _weigh(self, share: float) -> None:
+        """How much the choices of a round cost, what noise its counts have, and the value weights of all bins."""
+        method, state, rows_per_unit = self._method, self._state, self._coded.max_rows_per_unit
+        self._choice = FilterShare(ROUNDS, method.selection_share * share)
+        self._sigma = self._ledger.noise(method.count_share(share), "discrete gaussian") * rows_per_unit
+        unweighted = self._ledger.noise(self._choice, "exponential") * rows_per_unit  # noise if all rows weigh the same
+        most = LARGEST_SELECTION_NOISE * state.rows / unweighted
+        self._softened = soften(state.zscores, min(method.degree, len(state.zscores)), most)
+
+
+class _PairRounds(_Rounds):
+    """Choices among all pairs and single columns at once."""
+
+    def __init__(self, method: AIM, coded: PrivateRows, state: _State, ledger: Ledger):
+        super().__init__(method, coded, state, ledger)
+        names = state.domain.names
+        self._selection = PairSelection(coded, names, state.domain.shape(names))
+        self._starts = starts_of(state.domain)
+        self._factors = np.ones((len(names), len(names)))
+        np.fill_diagonal(self._factors, 0.5)  # |r| over the widest, as in `Candidates`
+        self._open: OpenPairs | None = None
+        self._pairs, self._singles = np.zeros((0, 0)), np.zeros(0)
+
+    def begin(self, share: float, *, used: float, key: Key) -> None:
+        self._weigh(share)
+        state, most = self._state, self._method.max_model_mb * CELLS_PER_MB
+        held = {state.domain.ordered(each.clique) for each in state.measured}
+        self._open = OpenPairs(state.model, held, most, used * self._most_cells(most))
+        self._pairs, self._singles = pair_marginals(state.model)
+        weights = np.concatenate([self._softened[name] for name in state.domain.names])
+        penalties = pair_sums(self._pairs, self._penalty, weights, self._starts)
+        np.fill_diagonal(penalties, np.add.reduceat(self._penalty(self._singles) * weights, self._starts))
+        self._selection.compare(
+            PairErrors(
+                singles=self._singles,
+                pairs=self._pairs,
+                rows=state.rows,
+                weights=weights,
+                factors=self._factors,
+                penalties=penalties,
+            )
+        )
+
+    def choose(self, key: Key) -> tuple[Clique, Floats] | None:
+        if self._open is None or not (opened := self._open.flags()).any():
+            return None
+        i, j = self._selection.choose(opened, what=CHOICE, planned=self._choice, ledger=self._ledger, key=key)
+        self._open.take(i, j)
+        names, sizes = self._state.domain.names, self._state.domain.sizes
+        one = slice(self._starts[i], self._starts[i] + sizes[names[i]])
+        other = slice(self._starts[j], self._starts[j] + sizes[names[j]])
+        if i == j:
+            return (names[i],), self._singles[one]
+        return (names[i], names[j]), self._pairs[one, other]
+
+    def _most_cells(self, most: float) -> float:
+        """The cells that loops may fill: fewer in wide tables, but always a few times those of a tree."""
+        sizes = np.array(list(self._state.domain.sizes.values()), np.float64)
+        return min(most, max(most * (WIDE / len(sizes)) ** 2, LOOPS_PER_TREE * float(sizes @ sizes)))
+
+    def _penalty(self, expected: Floats) -> Floats:
+        """What a cell adds to the penalty: its sampling error and a part of its noise, as in `_Rounds.choose`."""
+        expected = np.maximum(expected, 0.0)
+        sampling = np.minimum(np.sqrt(expected * (2 / np.pi)), 2 * expected)
+        return sampling + NOISE_LEFT * np.minimum(math.sqrt(2 / math.pi) * self._sigma, expected)
 
 
 def noise_expected(estimate: Floats, sigma: float, weights: Floats | float = 1.0) -> float:
@@ -327,10 +422,9 @@ class Candidates:
 
 def _connected_parts(domain: Domain, cliques: Iterable[Clique]) -> dict[str, str]:
     """For every column, a column that stands for its connected part of the cliques' graph."""
-    from scipy.cluster.hierarchy import DisjointSet  # takes a while to load
-
-    parts = DisjointSet(domain.names)
+    parts = {name: name for name in domain.names}
     for clique in cliques:
-        for name in clique[1:]:
-            parts.merge(clique[0], name)
-    return {name: parts[name] for name in domain.names}
+        joined = {parts[name] for name in clique}
+        if len(joined) > 1:
+            parts = {name: clique[0] if part in joined else part for name, part in parts.items()}
+    return parts

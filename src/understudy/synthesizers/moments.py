@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+# A nearest correlation matrix takes this many projections over its width, and at least the second number of them.
+WORK = 10_000
+FEWEST_ROUNDS = 10
+
 
 def squared_clip_norm(
     expected: float,
@@ -46,14 +50,15 @@ def nearest_correlation(
 
     Args:
         matrix: Symmetric up to rounding; its diagonal is taken for 1.
-        rounds: The most projections.
+        rounds: The most projections; fewer if the matrix is wide, where one takes longer and ten are enough
+            (docs/design-notes.md).
         tolerance: Projections end when the unit diagonal moves no entry by more than this, on average. With None they
             end as soon as a matrix has such eigenvalues already, which leaves a valid matrix as it is to the last bit
             but one and is enough where only an inverse is wanted.
     """
     nearest, correction = (matrix + matrix.T) / 2, np.zeros_like(matrix)
     np.fill_diagonal(nearest, 1.0)
-    for _ in range(rounds):
+    for _ in range(min(rounds, max(FEWEST_ROUNDS, WORK // len(matrix)))):
         shifted = nearest - correction
         values, vectors = np.linalg.eigh(shifted)
         if tolerance is None and values[0] >= smallest:

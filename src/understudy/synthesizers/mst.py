@@ -25,6 +25,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
+
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.bins import bin_rows
@@ -35,17 +37,14 @@ from understudy.graphical.marginals import (
     Domain,
     Floats,
     Measured,
-    all_pairs,
-    choose,
     cut,
     from_encoder,
     measure,
-    product,
-    value_weights,
     z_scores,
 )
 from understudy.graphical.markov import MarkovNet
 from understudy.privacy.ledger import Ledger
+from understudy.privacy.pair_selection import PairErrors, PairSelection
 from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.tables.schema import Schema
@@ -104,7 +103,7 @@ class MST(Settings):
         """Chooses the tree, counts its pairs and fits the model.
 
         Privacy:
-            Rows are read by `marginals.choose` and `marginals.measure`.
+            Rows are read by `PairSelection` and `marginals.measure`.
         """
         single = len(encoder.schema) == 1
         fine = self.bins_allowed(encoder.rows, math.inf if single else ledger.noise("pairs") * rows.max_rows_per_unit)
@@ -123,6 +122,7 @@ class MST(Settings):
             iterations=self.iterations,
             shrinkage=self.shrinkage,
             ordered={name: len(b.edges) - 1 for name, b in bins.items() if encoder.columns[name].labels is None},
+            tolerance=1e-8,
         )
         return model.to_bayesnet(bins)
 
@@ -143,31 +143,29 @@ class MST(Settings):
         """The edges of a spanning tree, each chosen among those that join two of its parts (Kruskal, with noise).
 
         Privacy:
-            One choice for each edge, through `marginals.choose`; which edges are still open depends on the earlier
-            choices alone.
+            One choice for each edge, through `PairSelection`; which edges are still open depends on the earlier choices
+            alone.
         """
-        from scipy.cluster.hierarchy import DisjointSet  # takes a while to load
-
-        counts = {single.clique[0]: single for single in singles}
-        guesses = {pair: product([counts[name] for name in pair], rows) for pair in all_pairs(domain)}
-        weights = {pair: value_weights(zscores, pair) for pair in guesses}
-        parts = DisjointSet(domain.names)
-        edges: list[Clique] = []
-        while parts.n_subsets > 1:
-            open_pairs = [(a, b) for a, b in guesses if not parts.connected(a, b)]
-            chosen = choose(
-                coded,
-                open_pairs,
-                [guesses[pair] for pair in open_pairs],
-                [0.0] * len(open_pairs),
-                domain,
-                [1.0] * len(open_pairs),
-                planned="tree",
-                what="which columns go together",
-                ledger=ledger,
-                key=key.child(f"edge {len(edges)}"),
-                weights=[weights[pair] for pair in open_pairs],
+        names = domain.names
+        counts = {single.clique[0]: np.maximum(single.counts, 0.0) for single in singles}
+        singles_of = [counts[name] * (rows / max(float(counts[name].sum()), 1e-300)) for name in names]
+        selection = PairSelection(coded, names, domain.shape(names))
+        selection.compare(
+            PairErrors(
+                singles=np.concatenate(singles_of),
+                rows=rows,
+                weights=np.concatenate([zscores[name] for name in names]),
+                factors=np.ones((len(names), len(names))),
+                penalties=np.zeros((len(names), len(names))),
             )
-            edges.append(open_pairs[chosen])
-            parts.merge(*open_pairs[chosen])
+        )
+        part, edges = np.arange(len(names)), list[Clique]()
+        opened = ~np.eye(len(names), dtype=np.bool_)
+        while len(edges) < len(names) - 1:
+            what, draw = "which columns go together", key.child(f"edge {len(edges)}")
+            i, j = selection.choose(opened, what=what, planned="tree", ledger=ledger, key=draw)
+            edges.append((names[i], names[j]))
+            one, other = np.flatnonzero(part == part[i]), np.flatnonzero(part == part[j])
+            opened[np.ix_(one, other)] = opened[np.ix_(other, one)] = False
+            part[other] = part[i]
         return edges

@@ -175,8 +175,10 @@ class GEM(Settings):
             )
             measured.add(clique, counts, sigma)
             training.go(self.steps, last=False)
+            ledger.step((turn + 1) * self.steps, rounds * self.steps + self.last_steps)
         training.go(self.last_steps, last=True)
         shares = training.mixture()
+        ledger.step(rounds * self.steps + self.last_steps, rounds * self.steps + self.last_steps)
         kept = {name: shares[:, at].copy() for name, at in zip(measured.names, measured.at, strict=True)}
         return FittedGEM(bins, kept)
 

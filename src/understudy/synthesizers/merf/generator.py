@@ -8,7 +8,7 @@ categories at their shares.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +49,13 @@ def fit(
     emphasis: float,
     margins: float,
     draw: np.random.Generator,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Params:
-    """Adam on the loss, with fresh fakes in every step and a rate that falls to zero along a cosine."""
+    """Adam on the loss, with fresh fakes in every step and a rate that falls to zero along a cosine.
+
+    Args:
+        progress: Told the steps done and the steps in all.
+    """
     loss = Loss(embedding, target, emphasis=emphasis, margins=margins, dtype=np.float32)
     params = {name: np.array(value, np.float32) for name, value in params.items()}
     first, second = ({name: np.zeros_like(value) for name, value in params.items()} for _ in range(2))
@@ -68,6 +73,7 @@ def fit(
             first[name] += (1 - keep_first) * (gradient - first[name])
             second[name] += (1 - keep_second) * (gradient**2 - second[name])
             params[name] -= now * first[name] / (np.sqrt(second[name] / (1 - keep_second ** (step + 1))) + 1e-8)
+        progress(step + 1, steps)
     return params
 
 

@@ -143,6 +143,7 @@ class MERF(Settings):
             emphasis=self.emphasis,
             margins=self.margins,
             draw=key.child("fakes").numpy(),
+            progress=ledger.step,
         )
         return FittedMERF.of(params, columns, encoder, key.child("calibration"))
 

@@ -156,7 +156,9 @@ class PrivMRF(Settings):
         if width > 1:
             graph = self.graph(context, model.measured)
             self._measure(context, model, graph, wanted)
-        return model.estimate(tolerance=1e-8).to_bayesnet(bins)
+        fitted = model.estimate(tolerance=1e-8).to_bayesnet(bins)
+        ledger.step(1, 1)
+        return fitted
 
     @property
     def _selecting(self) -> float:
@@ -214,8 +216,10 @@ class PrivMRF(Settings):
         offered = offered[: most_candidates(selections, context.encoder.rows)]
         selections = min(selections, len(offered))
         share = (1.0 - (self._selecting if selections else 0.0)) / (len(tree) + selections)
-        for clique in tree:
+        counts = len(tree) + selections
+        for i, clique in enumerate(tree):
             model.add(context.measure(clique, (), share))
+            context.ledger.step(i + 1, counts + 1)  # the last is the estimation at the end
         at_once = math.ceil(selections / MOST_ESTIMATES) if selections else 1
         selection = FilterShare(FILTER, self._selecting / max(selections, 1))
         soft = context.softened(max(map(len, offered), default=1), context.ledger.noise(selection, "exponential"))
@@ -237,6 +241,7 @@ class PrivMRF(Settings):
                 offered.remove(taken.clique)
                 model.add(context.measure(taken.clique, taken.blocks, share))
             done += now
+            context.ledger.step(len(tree) + done, counts + 1)
 
 
 def most_candidates(selections: int, rows: float) -> int:
