@@ -259,12 +259,14 @@ def plan(
     method, budget = resolve(method), Budget(epsilon=epsilon, delta=delta)
     planned = planned_mechanisms(schema, method, budget)
     seconds, megabytes = expected_cost(schema, planned, rows or schema.rows or 0)
+    charges = planned_charges(planned, Ledger(budget, planned).scale)
     return Plan(
         method=method.name,
         budget=budget,
         items=tuple(planned),
-        charges=tuple(planned_charges(planned, Ledger(budget, planned).scale)),
+        charges=tuple(charges),
         rows=rows or schema.rows,
         seconds=seconds,
         megabytes=megabytes,
+        rows_to_be_seen={k: v for each in charges for k, v in encoding.rows_to_be_seen(schema, each).items()},
     )

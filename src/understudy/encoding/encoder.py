@@ -18,10 +18,11 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
+import numpy as np
 from numpy.typing import NDArray
 
 from understudy.encoding.columns import ColumnEncoder, ColumnFacts, PassThroughEncoder, facts_of, from_facts
-from understudy.encoding.plan import measurement_of
+from understudy.encoding.plan import ancestors, measurement_of
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import Floats
 from understudy.privacy.rows import PrivateRows
@@ -58,6 +59,17 @@ class Encoder:
     def labels(self) -> dict[str, Sequence[str]]:
         """What codes stand for, of every column of categories."""
         return {name: each.labels for name, each in self.columns.items() if each.labels is not None}
+
+    @property
+    def other_shares(self) -> dict[str, float]:
+        """For every column whose categories were selected, the noisy share of rows that became `other`."""
+        found = {}
+        for name, each in self.columns.items():
+            if each.labels is not None and measurement_of(each.column) == "open":
+                shares = np.diff(each.distribution.cdf)
+                place = each.labels.index(other_label(each.column))
+                found[name] = float(shares[place]) * (1.0 - each.missing)
+        return found
 
     @property
     def outermost_level(self) -> float:
@@ -128,8 +140,12 @@ def with_public_codes(rows: PrivateRows, encoder: Encoder, names: Iterable[str])
 
 
 def relabelled(rows: PrivateRows, column: Column, labels: Sequence[str]) -> PrivateRows:
-    """The rows with one open category column as codes into public labels; any other category is `other`."""
-    return rows.relabel(column.name, labels, other=labels.index(other_label(column)))
+    """The rows with one open category column as codes into public labels.
+
+    A category that is not among them becomes its narrowest group that is, if the column has levels, and else `other`.
+    """
+    other = labels.index(other_label(column))
+    return rows.relabel(column.name, labels, other=other, ancestors=ancestors(column))
 
 
 def other_label(column: Column) -> str:
