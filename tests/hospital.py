@@ -10,7 +10,7 @@ import understudy as us
 CHAPTERS = "ABCDEFGHIJKLMNOPQRST"
 SCHEMA = """
 name = "visits"
-constraints = ["discharge >= admission", "paid <= cost"]
+constraints = ["discharge >= admission", "paid <= cost", "intensive implies emergency"]
 
 [columns]
 sex = { kind = "categorical", values = ["f", "m"] }

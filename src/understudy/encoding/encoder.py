@@ -33,6 +33,9 @@ from understudy.tables.values import SchemaError
 Levels = dict[str, Floats]
 """A level per row and column; NaN is a missing value."""
 
+STRATA = 16
+"""Margins of numbers have this many bins of equal mass."""
+
 STANDARDISED = (
     "THE STANDARDISATION OF THE COLUMNS WAS NOT PRIVATE. They were taken as they came, standardised beforehand; if "
     "that was done with moments of these very rows, no budget covers it, and the promise does not hold for it. The "
@@ -79,6 +82,21 @@ class Encoder:
     def decode(self, levels: Levels) -> dict[str, NDArray]:
         """Columns of values from columns of levels."""
         return {name: self.columns[name].values(levels[name]) for name in self.schema.names}
+
+    def strata(self, levels: Levels) -> dict[str, NDArray]:
+        """The bin of every row in each column, for margins: a category, or one of `STRATA` intervals of levels.
+
+        The last bin is that of missing values.
+        """
+        found = {}
+        for name, each in self.columns.items():
+            if each.labels is not None:
+                codes = self.columns[name].values(levels[name])
+                found[name] = np.where(np.isnan(codes) | (codes < 0), len(each.labels), codes).astype(np.int64)
+            else:
+                inside = np.clip(np.nan_to_num(levels[name]) * STRATA, 0, STRATA - 1).astype(np.int64)
+                found[name] = np.where(np.isnan(levels[name]), STRATA, inside)
+        return found
 
     def facts(self) -> EncoderFacts:
         """What a model file says of the encoder, beside `arrays`."""

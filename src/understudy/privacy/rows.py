@@ -50,8 +50,11 @@ class PrivateRows:
     def names(self) -> tuple[str, ...]:
         return tuple(self._exact)
 
-    def derive(self, maps: Mapping[str, RowMap]) -> "PrivateRows":
+    def derive(self, maps: Mapping[str, RowMap], *, keep: bool = False) -> "PrivateRows":
         """New locked rows, each column computed from columns in here by a public map, row by row.
+
+        Args:
+            keep: Whether the columns in here stay beside the new ones, unless one of these has the same name.
 
         Privacy:
             Releases nothing. A row of the result depends on the same row alone (`row_maps` says why), so neighbours
@@ -68,7 +71,10 @@ class PrivateRows:
             for name, row_map in checked.items():
                 exact = [self._exact[source] for source in row_map.sources]
                 columns[name] = row_map.apply(exact, row_maps.uniforms(row_map, len(exact[0])))
-        return PrivateRows(columns, {}, self.max_rows_per_unit, self._exact_units)
+        if not keep:
+            return PrivateRows(columns, {}, self.max_rows_per_unit, self._exact_units)
+        kept = {name: labels for name, labels in self._exact_labels.items() if name not in columns}
+        return PrivateRows({**self._exact, **columns}, kept, self.max_rows_per_unit, self._exact_units)
 
     def relabel(
         self, column: str, labels: Sequence[str], *, other: int, ancestors: Sequence[Ancestor] = ()
