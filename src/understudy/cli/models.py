@@ -103,6 +103,9 @@ def fit(
     elif not quiet:
         click.echo(str(model.receipt))
         click.echo()
+        for column, share in model.encoder.other_shares.items():
+            seen = count(len(model.encoder.labels[column]) - 1, "label")
+            click.echo(f"Column {column!r} has {seen}, and about {100 * share:.2g} % of the rows became `other`.")
         if ledger is not None:
             click.echo(f"Charged to table {facts.name!r} in {ledger}.")
         click.echo(f"Model written to {output}. Sampling from it is free, as often as you like:")
@@ -120,8 +123,17 @@ def fit(
     multiple=True,
     help="Keep only such rows: state=CA, age=30..40, age=..40, or income= for a missing value.",
 )
+@click.option(
+    "--rule",
+    "rules",
+    metavar="RULE",
+    multiple=True,
+    help='A further rule that every row keeps: "a >= b", "total = a + b" or "a implies b".',
+)
 @options.as_json
-def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[str, ...], as_json: bool) -> None:
+def sample(
+    model: str, rows: int, output: str, seed: int | None, where: tuple[str, ...], rules: tuple[str, ...], as_json: bool
+) -> None:
     """Draws synthetic rows from MODEL. Costs no budget.
 
     Every row keeps the constraints of the schema. If constraints or conditions apply, the acceptance rate is printed.
@@ -147,11 +159,11 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     loaded = dataclasses.replace(understudy.load(model), kind="polars")
     conditions = where_from_text(where, loaded.schema)
     with waiting(f"drawing {count(rows, 'row')}"):
-        write(loaded.sample(rows, seed, where=conditions), output)
+        write(loaded.sample(rows, seed, where=conditions, rules=rules), output, loaded.schema)
     if as_json:
         drawn = dataclasses.asdict(loaded.acceptance) if loaded.acceptance else None
         print_json({"output": output, "rows": rows, "seed": seed, "acceptance": drawn})
         return
-    if conditions or loaded.schema.constraints:
+    if conditions or rules or loaded.schema.constraints:
         click.echo(f"{loaded.acceptance}.", err=True)
     click.echo(f"{count(rows, 'row')} written to {output}.")

@@ -58,6 +58,11 @@ _HINTS = {
 # low = 2000-01-01          # the earliest date, or date and time in UTC, that is possible
 # high = 2030-01-01         # the latest
 """,
+    "date": """\
+# low = 2000-01-01          # the earliest date that is possible
+# high = 2030-01-01         # the latest
+# format = "%d.%m.%Y"       # how dates are written, if not as in 2000-01-31
+""",
     "categorical": """\
 # values = ["...", "..."]   # every category, as it is spelt in the table
 # other = "other"           # the category that unknown values become

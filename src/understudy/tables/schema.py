@@ -179,14 +179,19 @@ class Schema:
         Raises:
             SchemaError: The file cannot be read, is not TOML, or breaks a rule.
         """
-        return cls.parse(toml.read_text(path), os.fspath(path))
+        return cls.parse(toml.read_text(path), os.fspath(path), folder=os.path.dirname(os.fspath(path)))
 
     @classmethod
-    def parse(cls, text: str, source: str = "schema") -> Self:
-        """Reads a schema from TOML text; `source` is what error messages call it."""
+    def parse(cls, text: str, source: str = "schema", *, folder: str = "") -> Self:
+        """Reads a schema from TOML text.
+
+        Args:
+            source: What error messages call it.
+            folder: Where files lie that it names, such as a table of `levels`.
+        """
         document = toml.parse(text, source)
         with _errors_at(source):
-            return cls._from_document(document)
+            return cls._from_document(toml.with_level_files(document, folder))
 
     @classmethod
     def from_sdv(
@@ -241,6 +246,21 @@ class Schema:
                 temporary.write_bytes(self.to_toml().encode())
         except (OSError, ValueError) as error:
             raise SchemaError(f"{os.fspath(path)} cannot be written: {reason(error)}.") from None
+
+
+def with_rules(schema: Schema, rules: Iterable[object]) -> Schema:
+    """The schema with further constraints, for rows that are drawn later.
+
+    Raises:
+        ConstraintError: A rule does not fit the schema, or contradicts another.
+    """
+    added = list(rules) if not isinstance(rules, str) else [rules]
+    if not added:
+        return schema
+    try:
+        return dataclasses.replace(schema, constraints=(*schema.constraints, *added))
+    except SchemaError as error:
+        raise ConstraintError(f"rules: {error}") from None
 
 
 @contextlib.contextmanager

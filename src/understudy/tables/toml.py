@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from understudy.core.files import reason
 from understudy.core.text import did_you_mean
 from understudy.tables.column import KINDS, Column
+from understudy.tables.hierarchies import LEVEL_FILES, Hierarchy, read_levels
 from understudy.tables.values import SchemaError, show
 
 if TYPE_CHECKING:
@@ -66,6 +67,22 @@ def fields_of(document: Document, known: Sequence[str]) -> dict[str, Any]:
     return {**document, "columns": tuple(_column(name, table) for name, table in tables.items())}
 
 
+def with_level_files(document: Document, folder: str) -> Document:
+    """The document with every `levels = "FILE.csv"` replaced by the table in that file."""
+    tables = document.get("columns")
+    if not isinstance(tables, dict):
+        return document
+    columns = {}
+    for name, table in tables.items():
+        named = table.get("levels") if isinstance(table, dict) else None
+        if isinstance(named, str) and named.lower().endswith(LEVEL_FILES):
+            levels = read_levels(os.path.join(folder, named), f"column {name!r}, levels")
+            columns[name] = {**table, "levels": levels}
+        else:
+            columns[name] = table
+    return {**document, "columns": columns}
+
+
 def _column(name: str, table: object) -> Column:
     place = f"column {name!r}"
     if not isinstance(table, dict):
@@ -88,5 +105,6 @@ def stated(owner: "DataclassInstance", *, leave_out: str) -> dict[str, Any]:
     for field in dataclasses.fields(owner):
         value = getattr(owner, field.name)
         if field.name != leave_out and (value != field.default or field.name == "name"):
-            found[field.name] = list(value) if isinstance(value, tuple) else value
+            written = value.written() if isinstance(value, Hierarchy) else value
+            found[field.name] = list(written) if isinstance(written, tuple) else written
     return found
