@@ -78,6 +78,18 @@ def csv_kinds(path: Path, source: str, separator: str) -> list[tuple[str, str]]:
     return [(column, kind_of(dtype)) for column, dtype in zip(header, dtypes, strict=False)]
 
 
+def csv_texts(path: Path, source: str, separator: str, *, rows: int) -> tuple[list[str], list[pl.Series]]:
+    """The names of all columns and the cells of the first rows as text, for a draft of a schema."""
+    file = _File(path, source, separator)
+    header = file.header()
+    check_distinct(header, source)
+    file.check_quotes()
+    with polars_errors(source, "CSV"):
+        cells = file.parse(skip_rows=1, n_rows=rows, ignore_errors=True, infer_schema=False)
+    blank = pl.Series([None] * len(cells), dtype=pl.String)  # of the last columns, if the first row is too short
+    return header, [*cells.get_columns()[: len(header)], *[blank] * (len(header) - cells.width)]
+
+
 class _File:
     """A CSV file, packed by gzip or not, for as long as it is read."""
 

@@ -7,6 +7,7 @@ schema leaves out is measured later with part of the privacy budget, or the requ
 import contextlib
 import dataclasses
 import functools
+import importlib
 import numbers
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -187,6 +188,24 @@ class Schema:
         document = toml.parse(text, source)
         with _errors_at(source):
             return cls._from_document(document)
+
+    @classmethod
+    def draft(cls, table: Any, *, to: str | os.PathLike[str] | None = None) -> Self:
+        """A draft for a path or a pandas, polars or pyarrow table, for the owner to check and complete.
+
+        It reads the table outside any budget. Bounds and categories come from a catalogue of public knowledge by the
+        names of columns, never from the cells. Kinds, formats, spellings of missing values and rules between columns
+        are guessed from the cells.
+
+        Args:
+            to: A TOML file to write the draft to, with the reason of every line as a comment.
+
+        Raises:
+            TableError: The table cannot be read, has no rows, or has two columns of the same name.
+        """
+        # Drafting reads tables, and reading a table needs a schema; imported by name, that is no circle of modules.
+        drafting = importlib.import_module("understudy.tables.drafting.front")
+        return cls.parse(drafting.draft_text(table, to=to), "the draft")
 
     @classmethod
     def from_sdv(

@@ -218,7 +218,7 @@ class _Cells:
         if not (series.dtype.is_numeric() or self.base in _TEXTUAL):
             raise self.wrong_type()
         if series.dtype.is_float() or series.dtype.is_decimal():
-            series = _as_text(series)
+            series = as_text(series)
         elif self.base in (pl.Date, pl.Datetime, pl.Time):
             series = instants.as_text(series)
         if self.base != pl.Categorical:
@@ -231,7 +231,7 @@ class _Cells:
         return places, texts.set(pl.Series(unseen), None)
 
 
-def _as_text(numbers: pl.Series) -> pl.Series:
+def as_text(numbers: pl.Series) -> pl.Series:
     """Floats and decimals as a column of objects would spell them, whole ones as whole numbers."""
     numbers = numbers.fill_nan(None) if numbers.dtype.is_float() else numbers
     different = numbers.drop_nulls().unique()
@@ -267,8 +267,8 @@ def _plain_numbers(cells: _Cells) -> np.ndarray:
 
 
 def _numbers_from_text(text: pl.Series, truth: dict[str, float]) -> pl.Series:
-    """Each text as a number or a truth value, null if it is neither."""
-    plain = text.str.strip_chars()
+    """Each text as a number or a truth value, null if it is neither; of "12 %" the number before the sign."""
+    plain = text.str.strip_chars().str.strip_suffix("%").str.strip_chars_end()
     numbers = plain.cast(pl.Float64, strict=False)
     if truth and numbers.null_count() > plain.null_count():  # else none of them is a truth value
         lowered = plain.str.to_lowercase()
