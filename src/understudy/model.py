@@ -99,13 +99,16 @@ class Model:
 
         Raises:
             ConstraintError: A condition does not fit the schema.
-            SamplingError: Fewer than one drawn row in a hundred keeps the constraints and the conditions.
+            SamplingError: Fewer than one drawn row in a hundred keeps the constraints, or so few meet the conditions
+                that some 20 million rows would have to be drawn.
         """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
         key, conditions = Key.new(seed), read_where(where, self.schema, self.encoder.labels)
         held = [*rules(self.schema), *conditions]
-        columns, acceptance = rejection.keep(lambda m, key: self._draw(m, key, conditions), held, int(n), key=key)
+        columns, acceptance = rejection.keep(
+            lambda m, key: self._draw(m, key, conditions), held, int(n), key=key, patient=bool(conditions)
+        )
         object.__setattr__(self, "acceptance", acceptance)
         return to_frame(columns, self.schema, self.encoder.labels, self.kind)
 

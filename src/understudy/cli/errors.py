@@ -48,9 +48,9 @@ class Commands(click.Group):
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, SystemExit, BrokenPipeError):
             raise  # click handles these
-        except KeyboardInterrupt:
-            note = "stopped. No file is half-written; a fit that was charged to a ledger stays charged."
-            raise Stopped(note) from None
+        except KeyboardInterrupt as stop:
+            spent = getattr(stop, "__notes__", ["Nothing was charged."])  # a fit notes it once its budget is spent
+            raise Stopped(" ".join(["stopped. No file is half-written.", *spent])) from None
         except BaseException as error:  # a panic of polars is no Exception
             if (refusal := _refusal(error)) is None:
                 raise

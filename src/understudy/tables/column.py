@@ -37,9 +37,9 @@ _BOUND_READERS: Mapping[str, Callable[[str, object], float | datetime.datetime]]
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Column:
-    """What is publicly known about one column.
+    """What is publicly known about one column: `Column("age", "integer", low=0, high=120)`.
 
     Attributes:
         name: Its name in the table.
@@ -57,6 +57,7 @@ class Column:
 
     name: str
     kind: str
+    _: dataclasses.KW_ONLY
     nullable: bool = False
     low: float | datetime.datetime | None = None
     high: float | datetime.datetime | None = None

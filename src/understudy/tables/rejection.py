@@ -18,6 +18,8 @@ from understudy.tables.schema import Schema
 
 # Sampling gives up if fewer than LEAST_KEPT of the rows keep the rules after max(FEWEST_DRAWN, DRAWN_PER_ROW * n) rows.
 FEWEST_DRAWN, DRAWN_PER_ROW, LEAST_KEPT = 20_000, 20, 0.01
+# For conditions, which may ask for a small group, it gives up after PATIENCE rows if it seems to need over MOST_DRAWN.
+PATIENCE, MOST_DRAWN = 400_000, 20_000_000
 _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 2**17
 
 
@@ -66,16 +68,18 @@ def rules(schema: Schema) -> list[Constraint]:
 
 
 def keep(
-    draw: Callable[[int, Key], SyntheticRows], held: Sequence[Rule], n: int, *, key: Key
+    draw: Callable[[int, Key], SyntheticRows], held: Sequence[Rule], n: int, *, key: Key, patient: bool = False
 ) -> tuple[dict[str, NDArray], Acceptance]:
     """The columns of `n` rows that keep all rules, and how many rows were drawn for them.
 
     Args:
         draw: Draws rows from the model.
         held: The rules that every row is held to.
+        patient: Whether few rows may keep the rules, because they ask for a small group.
 
     Raises:
-        SamplingError: After max(20 n, 20000) rows, fewer than one in a hundred keep the rules.
+        SamplingError: After max(20 n, 20000) rows, fewer than one in a hundred keep the rules; with `patient`, after
+            400 000 rows, more than 20 million would have to be drawn.
     """
     if not held:
         return dict(draw(n, key).columns), Acceptance(n, n)
@@ -91,12 +95,18 @@ def keep(
         tally = Acceptance(drawn, kept, dict(zip(map(str, held), broken, strict=True)))
         if kept >= n:
             return {name: np.concatenate([part[name] for part in parts])[:n] for name in parts[0]}, tally
-        if drawn >= _limit(n) and kept < LEAST_KEPT * drawn:
+        if _is_hopeless(tally, n, patient=patient):
             raise SamplingError(
                 f"of {drawn} rows drawn from the model, {kept} ({_percent(tally.share)}) keep the rules, of {n} "
                 f"wanted; {tally.worst}. Check that rule against the schema, widen it, or ask for fewer rows."
             )
         size = _next_batch(tally, n)
+
+
+def _is_hopeless(tally: Acceptance, n: int, *, patient: bool) -> bool:
+    if tally.drawn < _limit(n) or tally.kept >= LEAST_KEPT * tally.drawn:
+        return False
+    return not patient or (tally.drawn >= PATIENCE and n * tally.drawn > MOST_DRAWN * (tally.kept + 1))
 
 
 def _limit(n: int) -> int:

@@ -183,6 +183,23 @@ class Schema:
         return cls.parse(toml.read_text(path), os.fspath(path))
 
     @classmethod
+    def of(cls, given: object) -> Self:
+        """The schema that a caller means: itself, or the one in the TOML file of this path.
+
+        Raises:
+            SchemaError: It is neither; the message says what a schema is.
+        """
+        if isinstance(given, cls):
+            return given
+        if isinstance(given, str | os.PathLike):
+            return cls.read(given)
+        raise SchemaError(
+            f"schema: expected a us.Schema or the path of a TOML file, got {type(given).__name__}. A schema states "
+            'what is publicly known about a table: us.Schema(name="people", columns=(us.Column("age", "integer", low=0, '
+            "high=125),)). us.Schema.draft(table) drafts one."
+        )
+
+    @classmethod
     def parse(cls, text: str, source: str = "schema") -> Self:
         """Reads a schema from TOML text; `source` is what error messages call it."""
         document = toml.parse(text, source)
