@@ -195,8 +195,8 @@ class Schema:
             return cls.read(given)
         raise SchemaError(
             f"schema: expected a us.Schema or the path of a TOML file, got {type(given).__name__}. A schema states "
-            'what is publicly known about a table: us.Schema(name="people", columns=(us.Column("age", "integer", low=0, '
-            "high=125),)). us.Schema.draft(table) drafts one."
+            'what is publicly known about a table: us.Schema(columns=(us.Column("age", "integer", low=0, high=125),)). '
+            "us.Schema.draft(table) drafts one."
         )
 
     @classmethod

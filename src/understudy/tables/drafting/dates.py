@@ -5,6 +5,7 @@ leave no doubt; otherwise it is a question.
 """
 
 import dataclasses
+import re
 
 import numpy as np
 import polars as pl
@@ -28,14 +29,16 @@ _DAYS = {
     "%d-%b-%Y": r"\d{1,2}-[A-Za-z]{3}-\d{4}",
     "%d-%b-%y": r"\d{1,2}-[A-Za-z]{3}-\d{2}",
     "%d%b%Y": r"\d{1,2}[A-Za-z]{3}\d{4}",
-    "%d %B %Y": r"\d{1,2} [A-Za-z]{4,9} \d{4}",
+    "%d %B %Y": r"\d{1,2} [A-Za-z]{3,9} \d{4}",
     "%b %d, %Y": r"[A-Za-z]{3} \d{1,2}, \d{4}",
-    "%B %d, %Y": r"[A-Za-z]{4,9} \d{1,2}, \d{4}",
+    "%B %d, %Y": r"[A-Za-z]{3,9} \d{1,2}, \d{4}",
 }
 _TIMES = {"": "", " %H:%M": r" \d{1,2}:\d{2}", " %H:%M:%S": r" \d{1,2}:\d{2}:\d{2}"}
 FORMATS = {day + time: f"^{shape}{times}$" for day, shape in _DAYS.items() for time, times in _TIMES.items()}
 """Every format that is looked for besides ISO 8601, and the shape of text in it."""
 _ISO = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?$"
+_SHAPES = {form: re.compile(shape) for form, shape in FORMATS.items()}
+_FIRST = 100  # A format that none of the first cells has is not tried: at most one cell in twenty may have another.
 _DAY_FIRST = {"%d/%m": "%m/%d", "%d-%m": "%m-%d"}
 
 
@@ -64,9 +67,9 @@ def dates_in(text: pl.Series) -> Dates | None:
     if text.str.contains(_ISO).sum() >= ENOUGH * known:
         found = _microseconds(instants.from_text(text))
         return Dates(found, None, None, bool((_finite(found) % instants.DAY).any())) if _all(found, known) else None
-    fitting = {}
+    fitting, first = {}, text.drop_nulls().head(_FIRST).to_list()
     for form, shape in FORMATS.items():
-        if text.str.contains(shape).sum() >= ENOUGH * known:
+        if any(map(_SHAPES[form].match, first)) and text.str.contains(shape).sum() >= ENOUGH * known:
             found = _parsed(text, form, shape)
             if _all(found, known):
                 fitting[form] = found
