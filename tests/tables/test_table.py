@@ -205,10 +205,10 @@ def test_a_ten_megabyte_cell_is_read(tmp_path):
 
 
 def test_quoted_names_are_respected(tmp_path):
-    names = ["a,b", 'say "hi"', "two\nlines", "naïve", ""]
+    names = ["a,b", 'say "hi"', "two\nlines", "naïve"]
     header = ",".join('"' + name.replace('"', '""') + '"' for name in names)
     schema = Schema(columns=[Column(name=name, kind="integer") for name in names])
-    table = read(saved(tmp_path, f"{header}\n1,2,3,4,5\n"), schema)
+    table = read(saved(tmp_path, f"{header}\n1,2,3,4\n"), schema)
     assert_columns(table, {name: [place + 1.0] for place, name in enumerate(names)})
 
 
@@ -344,7 +344,7 @@ def test_kinds_tell_names_and_kinds_alone(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("", "is empty"), ("a,a\n1,2\n", "more than one column 'a'"), (b"\xff\n1", "UTF-8"), ("a\n", "no rows")],
+    [("", "is empty"), (b"a,\xff\0\n1", "UTF-8"), ("a\n", "no rows"), ('a,b\n"x",1\n"x"y,2\n', "a quote stands")],
 )
 def test_kinds_refuse_what_reading_refuses(tmp_path, content, message):
     with pytest.raises(TableError, match=message):

@@ -21,6 +21,7 @@ from understudy.tables import metadata as other_metadata
 from understudy.tables import toml
 from understudy.tables.column import Column, Columns
 from understudy.tables.constraints import ConstraintError, check_together, read
+from understudy.tables.dialect import STANDARD, Dialect
 from understudy.tables.rules import Constraint
 from understudy.tables.values import SchemaError, is_list, is_text, repeated, show
 
@@ -45,6 +46,7 @@ class Schema:
         missing: Spellings of a missing value, such as "?". The empty cell is always missing.
         constraints: Rules that every synthetic row keeps, such as "discharge >= admission"; docs/schema.md lists their
             forms. They are public, like everything in a schema, and never learned.
+        file: How the table is spelt in a text file; other formats need none. A dictionary of its keys will do.
     """
 
     columns: tuple[Column, ...]
@@ -57,6 +59,7 @@ class Schema:
     ignore: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    file: Dialect = STANDARD
 
     def __post_init__(self):
         if not is_list(self.columns) or not self.columns or not all(isinstance(c, Column) for c in self.columns):
@@ -74,6 +77,7 @@ class Schema:
         self._check_roles()
         self._check_missing()
         self._read_constraints()
+        self._set("file", Dialect.read(self.file))
 
     def _check_counts(self) -> None:
         for key in ("rows", "max_rows_per_unit"):
@@ -231,6 +235,8 @@ class Schema:
         document = toml.stated(self, leave_out="columns")
         if self.constraints:
             document["constraints"] = [each.written() for each in self.constraints]
+        if self.file != STANDARD:
+            document["file"] = self.file.stated()
         document["columns"] = {column.name: toml.stated(column, leave_out="name") for column in self.columns}
         return tomli_w.dumps(document)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.tables.csv_file import csv_kinds, load_csv
+from understudy.tables.dialect import Dialect
 from understudy.tables.frames import load_frame
 from understudy.tables.parquet_file import load_parquet, parquet_kinds
 from understudy.tables.schema import Schema
@@ -29,7 +30,7 @@ def load(source: Any, schema: Schema) -> Source:
     path, name, ending = Path(source), os.fspath(source), extension(source)
     if ending == ".parquet":
         return load_parquet(path, name, schema)
-    return load_csv(path, name, schema, SEPARATORS[ending])
+    return load_csv(path, name, schema)
 
 
 def kinds(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
@@ -41,7 +42,7 @@ def kinds(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     name, ending = os.fspath(path), extension(path)
     if ending == ".parquet":
         return parquet_kinds(Path(path), name)
-    return csv_kinds(Path(path), name, SEPARATORS[ending])
+    return csv_kinds(Path(path), name, Dialect.detect(path))
 
 
 def extension(path: str | os.PathLike[str]) -> str:
