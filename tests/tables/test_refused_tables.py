@@ -53,7 +53,7 @@ BAD_FILES = {
     "no Parquet": ("x.parquet", f"age,y\n1,{SECRET}\n", "cannot be read as Parquet"),
     "empty Parquet": ("x.parquet", "", "x.parquet is empty"),
     "foreign Parquet": ("x.parquet", b"PAR1" + b"\0" * 40 + b"PAR1", "cannot be read as Parquet"),
-    "unknown extension": ("x.xlsx", SECRET, r"expected a file that ends in \.csv, "),
+    "unknown extension": ("x.docx", SECRET, r"expected a file that ends in \.csv, "),
     "no extension": ("x", SECRET, r"expected a file that ends in \.csv, "),
 }
 AGES = Schema(columns=[Column(name="age", kind="integer"), Column(name="y", kind="categorical")])

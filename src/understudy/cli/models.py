@@ -112,7 +112,7 @@ def fit(
 @click.command()
 @click.argument("model", type=FILE)
 @click.option("-n", "rows", type=int, required=True, help="The number of rows to draw.")
-@options.output("the rows: .csv, .tsv, .csv.gz or .parquet")
+@options.output("the rows: .csv, .tsv, either with .gz or .zst, .parquet, .feather or .arrow")
 @click.option("--seed", type=int, help="Draw the same rows again.")
 @click.option(
     "--where",
@@ -134,12 +134,11 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     import dataclasses
 
     from understudy.core.randomness import Key
-    from understudy.tables.sources import extension
     from understudy.tables.where import where_from_text
-    from understudy.tables.writing import write
+    from understudy.tables.writing import ending, write
 
     check_place(output, model)
-    extension(output)  # refuses formats it does not know
+    ending(output)  # refuses formats it does not know
     with argument_errors():
         Key.new(seed)
         if rows < 0:

@@ -42,13 +42,16 @@ def draft_schema(table: str, output: str, force: bool, as_json: bool) -> None:
     if Path(output).exists() and not force:
         raise Refused(f"{output} exists, and somebody may have edited it. Use --force to replace it.")
     from understudy.core.files import replacing
+    from understudy.tables.database_url import is_url
     from understudy.tables.draft import draft
-    from understudy.tables.sources import extension, kinds
+    from understudy.tables.sources import extension, kinds, public_name, title
 
-    extension(table)  # refuses formats it does not know
-    check_readable(table)
-    names_and_kinds, source = kinds(table), Path(table).name
-    text = draft(names_and_kinds, name=source.split(".")[0] or "table", source=source)
+    if not is_url(table):
+        extension(table)  # refuses formats it does not know
+        check_readable(table)
+    source = public_name(table) if is_url(table) else Path(table).name
+    names_and_kinds = kinds(table)
+    text = draft(names_and_kinds, name=title(table), source=source)
     with replacing(output) as temporary:
         temporary.write_bytes(text.encode())
     if as_json:

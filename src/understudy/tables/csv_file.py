@@ -12,15 +12,14 @@ from typing import Any
 import polars as pl
 
 from understudy.tables.dialect import STANDARD, Dialect
-from understudy.tables.files import kind_of, polars_errors
+from understudy.tables.files import guessed_kind, kind_of, polars_errors
 from understudy.tables.numbers import has_marks, with_points
 from understudy.tables.schema import Schema
-from understudy.tables.structure import FoundColumn, Source, TableError, check_names, wanted
+from understudy.tables.structure import FoundColumn, Source, TableError, check_names, numbered_names, wanted
 from understudy.tables.text_file import TextFile
 
 _DRAFT_ROWS = 1000  # The kinds of a draft are guessed from so many rows.
 _USUAL_DELIMITERS = ";\t|,"
-_WIDEST = 100_000  # So many columns are numbered in a file without a header, at most.
 
 
 def load_csv(path: Path, source: str, schema: Schema) -> Source:
@@ -71,7 +70,7 @@ def _opened(path: Path, source: str, schema: Schema) -> tuple[TextFile, list[str
     dialect = schema.file
     if not dialect.header:
         file = TextFile(path, source, dialect)
-        names = _numbered(schema, source)
+        names = numbered_names(schema, source)
         return file, names, int(file.first_line()[: len(names)] == names)  # a first row of just these names is none
     try:
         file = TextFile(path, source, dialect)
@@ -112,35 +111,21 @@ def _one_column(file: TextFile) -> TableError:
     )
 
 
-def _numbered(schema: Schema, source: str) -> list[str]:
-    """The names of a file without a header, as many as the schema speaks of."""
-    numbers = {name: _number(name) for name in (*wanted(schema), *schema.ignore)}
-    for name in wanted(schema):
-        if not numbers[name]:
-            raise TableError(
-                f"{source} has no header, so its columns are column_1, column_2 and so on, and the schema names "
-                f"{name!r}. Rename it, or set `header = true` under [file]."
-            )
-    return [f"column_{place}" for place in range(1, max(numbers.values()) + 1)]
-
-
-def _number(name: str) -> int:
-    """The place that a name such as column_3 stands for; 0 if it is no such name."""
-    digits = name.removeprefix("column_")
-    number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 8 else 0
-    return number if name == f"column_{number}" and number <= _WIDEST else 0
-
-
 def csv_kinds(path: Path, source: str, dialect: Dialect) -> list[tuple[str, str]]:
     """The name of every column and the kind that the cells of the first 1000 rows suggest."""
     file = TextFile(path, source, dialect)
     names = file.header() if dialect.header else []
     file.check_quotes()
-    options = {"infer_schema_length": None, "try_parse_dates": True, "decimal_comma": dialect.decimal == ","}
-    if file.separator == ",":
-        options["decimal_comma"] = False  # polars refuses both
+    options = {"skip_rows": int(dialect.header), "n_rows": _DRAFT_ROWS, "ignore_errors": True}
     with polars_errors(source, "CSV"):
-        cells = file.parse(skip_rows=int(dialect.header), n_rows=_DRAFT_ROWS, ignore_errors=True, **options)
+        cells = file.parse(infer_schema_length=None, try_parse_dates=True, **options)
+        texts = file.parse(infer_schema=False, **options) if has_marks(dialect) else None
+    found = [kind_of(dtype) for dtype in cells.dtypes]
+    if texts is not None:
+        numbers = [with_points(column, dialect) for column in texts]
+        found = [
+            kind if unreadable.any() else guessed_kind(series.fill_null("").to_list())
+            for kind, (series, unreadable) in zip(found, numbers, strict=False)
+        ]
     names = names or [f"column_{place}" for place in range(1, cells.width + 1)]
-    dtypes = cells.dtypes + [pl.String()] * len(names)  # a first row that is too short ends in text
-    return [(column, kind_of(dtype)) for column, dtype in zip(names, dtypes, strict=False)]
+    return list(zip(names, found + ["categorical"] * len(names), strict=False))  # a first row may be too short

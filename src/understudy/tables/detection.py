@@ -132,7 +132,7 @@ def _is_quoting(text: str, delimiter: str) -> bool:
 
 def _rows(text: str, delimiter: str, quote: str) -> list[list[str]]:
     """The fields of the first rows that are not blank."""
-    quoting = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
+    quoting: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
     rows: list[list[str]] = []
     try:
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, **quoting):

@@ -15,7 +15,7 @@ from understudy.tables import packed
 from understudy.tables.dialect import STANDARD, Dialect
 from understudy.tables.files import damaged, open_binary, polars_errors
 from understudy.tables.quotes import quotes_are_sound, without_comments
-from understudy.tables.structure import TableError
+from understudy.tables.structure import TableError, distinct_names
 
 _HEAD_BYTES = 65536  # A header without quotes is looked for in so many bytes, to spare polars the whole file.
 _BLOCK_BYTES = 1 << 18  # Files are checked in blocks of this size, which fit into a processor's cache.
@@ -149,17 +149,3 @@ class TextFile:
         with open_binary(self.path, self.source) as file:
             while block := file.read(_BLOCK_BYTES):
                 yield block
-
-
-def distinct_names(names: list[str]) -> list[str]:
-    """Names from a header alone: the second `a` is a_2, a blank third name is column_3, and no two are the same."""
-    filled = [name if name.strip() else f"column_{place}" for place, name in enumerate(names, 1)]
-    taken, found = set(filled), []
-    seen: set[str] = set()
-    for name in filled:
-        number, free = 2, name
-        while free in seen or (free != name and free in taken):
-            free, number = f"{name}_{number}", number + 1
-        seen.add(free)
-        found.append(free)
-    return found
