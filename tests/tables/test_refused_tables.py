@@ -105,7 +105,7 @@ def test_a_place_without_a_file_is_refused(tmp_path, name, message):
 def test_a_column_of_unlisted_missing_marks_says_how_to_list_them(tmp_path):
     with pytest.raises(TableError, match="list how a missing value is spelt under `missing`"):
         cells(tmp_path, "continuous", "NA", "NA")
-    assert_columns(cells(tmp_path, "continuous", "NA", "NA", missing=["NA"]), {"x": [NAN, NAN]})
+    assert_columns(cells(tmp_path, "continuous", "NA", "NA", missing=["NA"], nullable=True), {"x": [NAN, NAN]})
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_pandas_and_pyarrow_are_not_imported_for_a_file(tmp_path):
 )
 def test_categories_are_written_as_a_person_would(values, labels):
     make = pl.DataFrame if isinstance(values, pl.Series) else pd.DataFrame
-    assert read(make({"x": values}), one("categorical")).labels == {"x": labels}
+    assert read(make({"x": values}), one("categorical", nullable=True)).labels == {"x": labels}
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,31 @@ def test_a_number_may_spell_missing_in_text_and_in_types(tmp_path):
     ],
 )
 def test_values_never_raise(tmp_path, kind, lines, expected):
-    assert_columns(cells(tmp_path, kind, *lines), {"x": expected})
+    assert_columns(cells(tmp_path, kind, *lines, nullable=True), {"x": expected})
+
+
+@pytest.mark.parametrize("kind", ["continuous", "integer", "boolean", "datetime", "categorical"])
+def test_a_column_without_a_cell_is_refused_unless_cells_may_be_missing(tmp_path, kind):
+    with pytest.raises(TableError, match=r"column 'x': expected .*, and every cell is missing\. Correct \[file\]"):
+        cells(tmp_path, kind, "", "", "")
+    with pytest.raises(TableError, match="and every cell is missing"):
+        read(pl.DataFrame({"x": pl.Series([None, None], dtype=pl.Null)}), one(kind))
+
+
+@pytest.mark.parametrize("other", [None, "b", "rest"])
+def test_a_column_of_unknown_categories_alone_is_refused(tmp_path, other):
+    fields = {"values": ["a", "b"], "other": other, "nullable": True}
+    with pytest.raises(
+        TableError, match="column 'x': expected categories of `values`, and no cell is one of them"
+    ) as caught:
+        cells(tmp_path, "categorical", SECRET, "", SECRET, **fields)
+    assert SECRET not in str(caught.value)
+    assert len(cells(tmp_path, "categorical", SECRET, "a", **fields).columns["x"]) == 2
+
+
+def test_a_percent_sign_behind_a_number_is_not_part_of_it(tmp_path):
+    lines = ["12.5%", "3 %", "%", "4", "% 5", "5%%"]
+    assert_columns(cells(tmp_path, "continuous", *lines), {"x": [12.5, 3, NAN, 4, NAN, NAN]})
 
 
 @pytest.mark.parametrize("content", ["x,y\n1\n2,3,4\n5,6\n", "x,y\n1,2,3\n2\n5,6\n"])
@@ -217,7 +241,7 @@ def test_quoted_names_are_respected(tmp_path):
 def test_every_float_survives_a_csv_file(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("floats") / "x.csv"
     write(pl.DataFrame({"x": pl.Series(values, dtype=pl.Float64), "y": [1] * len(values)}), path)
-    table = read(path, with_y(one("continuous")))
+    table = read(path, with_y(one("continuous", nullable=True)))
     assert_columns(table, {"x": [NAN if value is None else value for value in values]})
 
 
