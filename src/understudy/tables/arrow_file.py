@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from understudy.tables.files import damaged, kind_of, open_binary, polars_errors
+from understudy.tables.files import damaged, open_binary, polars_errors
 from understudy.tables.schema import Schema
 from understudy.tables.structure import FoundColumn, Source, TableError, check_names, wanted
 
@@ -20,9 +20,9 @@ def load_arrow(path: Path, source: str, schema: Schema) -> Source:
     return Source(columns=found, kind="polars", name=source)
 
 
-def arrow_kinds(path: Path, source: str) -> list[tuple[str, str]]:
-    """The name of every column and the kind that its type suggests."""
-    return [(name, kind_of(dtype)) for name, dtype in _read(path, source).schema.items()]
+def sample_arrow(path: Path, source: str, *, rows: int) -> list[tuple[str, FoundColumn]]:
+    """All columns of the first rows, for a draft of a schema."""
+    return [(series.name, FoundColumn.typed(series)) for series in _read(path, source).head(rows)]
 
 
 def _read(path: Path, source: str) -> pl.DataFrame:

@@ -12,13 +12,13 @@ from typing import Any
 import polars as pl
 
 from understudy.tables.dialect import STANDARD, Dialect
-from understudy.tables.files import guessed_kind, kind_of, polars_errors
+from understudy.tables.files import polars_errors
 from understudy.tables.numbers import has_marks, with_points
 from understudy.tables.schema import Schema
 from understudy.tables.structure import FoundColumn, Source, TableError, check_names, numbered_names, wanted
 from understudy.tables.text_file import TextFile
 
-_DRAFT_ROWS = 1000  # The kinds of a draft are guessed from so many rows.
+_FEW = 5  # One cell in so many may be no number in a column that a draft takes for numbers.
 _USUAL_DELIMITERS = ";\t|,"
 
 
@@ -111,21 +111,24 @@ def _one_column(file: TextFile) -> TableError:
     )
 
 
-def csv_kinds(path: Path, source: str, dialect: Dialect) -> list[tuple[str, str]]:
-    """The name of every column and the kind that the cells of the first 1000 rows suggest."""
+def csv_texts(path: Path, source: str, dialect: Dialect, *, rows: int) -> tuple[list[str], list[pl.Series]]:
+    """The names of all columns and the cells of the first rows as text, for a draft of a schema.
+
+    Numbers are spelt with a decimal point and without groups in a column where most cells with a digit are numbers.
+    """
     file = TextFile(path, source, dialect)
     names = file.header() if dialect.header else []
     file.check_quotes()
-    options = {"skip_rows": int(dialect.header), "n_rows": _DRAFT_ROWS, "ignore_errors": True}
     with polars_errors(source, "CSV"):
-        cells = file.parse(infer_schema_length=None, try_parse_dates=True, **options)
-        texts = file.parse(infer_schema=False, **options) if has_marks(dialect) else None
-    found = [kind_of(dtype) for dtype in cells.dtypes]
-    if texts is not None:
-        numbers = [with_points(column, dialect) for column in texts]
-        found = [
-            kind if unreadable.any() else guessed_kind(series.fill_null("").to_list())
-            for kind, (series, unreadable) in zip(found, numbers, strict=False)
-        ]
+        cells = file.parse(skip_rows=int(dialect.header), n_rows=rows, ignore_errors=True, infer_schema=False)
     names = names or [f"column_{place}" for place in range(1, cells.width + 1)]
-    return list(zip(names, found + ["categorical"] * len(names), strict=False))  # a first row may be too short
+    columns = [_with_points(column, dialect) for column in cells.get_columns()[: len(names)]]
+    blank = pl.Series([None] * len(cells), dtype=pl.String)  # of the last columns, if the first row is too short
+    return names, [*columns, *[blank] * (len(names) - len(columns))]
+
+
+def _with_points(text: pl.Series, dialect: Dialect) -> pl.Series:
+    if not has_marks(dialect):
+        return text
+    numbers, unreadable = with_points(text, dialect)
+    return text if unreadable.sum() > len(text.drop_nulls()) // _FEW else numbers.set(unreadable, None)

@@ -17,7 +17,7 @@ import polars as pl
 
 from understudy.tables.cells import BLANK, as_written
 from understudy.tables.database_url import DatabaseURL, parse
-from understudy.tables.files import damaged, extra, guessed_kind, polars_errors
+from understudy.tables.files import damaged, extra, polars_errors
 from understudy.tables.schema import Schema
 from understudy.tables.structure import FoundColumn, Source, TableError, check_names, distinct_names, wanted
 
@@ -47,12 +47,14 @@ def load_database(url: str, schema: Schema) -> Source:
     return Source(columns=typed, kind="polars", name=place.name)
 
 
-def database_kinds(url: str) -> list[tuple[str, str]]:
-    """The name of every column and the kind that its cells suggest."""
+def sample_database(url: str, *, rows: int) -> list[tuple[str, FoundColumn]]:
+    """All columns of the first rows, for a draft of a schema."""
     place = parse(url)
     with _DRIVERS[place.scheme](place) as (names, fetch):
         columns = fetch(range(len(names)))
-    return [(name, guessed_kind(cells)) for name, cells in zip(distinct_names(names), columns, strict=True)]
+    return [
+        (name, FoundColumn.of_texts(each[:rows])) for name, each in zip(distinct_names(names), columns, strict=True)
+    ]
 
 
 def _batches(cursor: Any, places: Sequence[int]) -> list[Texts]:

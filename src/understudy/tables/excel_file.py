@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.tables.cells import BLANK, as_written
-from understudy.tables.files import extra, guessed_kind, library_errors, open_binary
+from understudy.tables.files import extra, library_errors, open_binary
 from understudy.tables.schema import Schema
 from understudy.tables.structure import (
     FoundColumn,
@@ -40,10 +40,10 @@ def load_excel(path: Path, source: str, schema: Schema) -> Source:
     return Source(columns=found, kind="polars", name=source)
 
 
-def excel_kinds(path: Path, source: str) -> list[tuple[str, str]]:
-    """The name of every column and the kind that its cells suggest."""
-    rows = _rows(path, source)
-    return [(name, guessed_kind(_column(rows[1:], place))) for place, name in enumerate(_header(rows[0]))]
+def sample_excel(path: Path, source: str, *, rows: int) -> list[tuple[str, FoundColumn]]:
+    """All columns of the first rows, for a draft of a schema; the first row holds their names."""
+    names, *cells = _rows(path, source)
+    return [(name, FoundColumn.of_texts(_column(cells[:rows], i))) for i, name in enumerate(_header(names))]
 
 
 def _rows(path: Path, source: str) -> list[Sequence[Any]]:

@@ -6,7 +6,7 @@ The one rule: errors of libraries may quote a cell, so none of them passes throu
 import contextlib
 import importlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -67,8 +67,9 @@ def extra(module: str, what: str) -> Any:
         raise ImportError(f"reading {what} needs {module}. Run: pip install 'understudy-dp[files]'") from None
 
 
-def kind_of(dtype: pl.DataType) -> str:
+def kind_of(series: pl.Series) -> str:
     """The kind of column that a type suggests, for a draft of a schema."""
+    dtype = series.dtype
     if dtype.is_integer():
         return "integer"
     if dtype.is_numeric():
@@ -78,9 +79,9 @@ def kind_of(dtype: pl.DataType) -> str:
     return "datetime" if dtype.base_type() in (pl.Date, pl.Datetime) else "categorical"
 
 
-def guessed_kind(texts: Sequence[str | None]) -> str:
+def guessed_kind(series: pl.Series) -> str:
     """The kind of column that the cells of an untyped column suggest, for a draft of a schema."""
-    cells = pl.Series(texts, dtype=pl.String).str.strip_chars()
+    cells = series.cast(pl.String).str.strip_chars()
     cells = cells.filter(cells != "")
     if not len(cells) or set(cells.str.to_lowercase().unique()) <= {"true", "false"}:
         return "boolean" if len(cells) else "categorical"

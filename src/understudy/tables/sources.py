@@ -9,24 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from understudy.tables import packed
-from understudy.tables.arrow_file import arrow_kinds, load_arrow
-from understudy.tables.csv_file import csv_kinds, load_csv
-from understudy.tables.database import database_kinds, load_database
+from understudy.tables.arrow_file import load_arrow, sample_arrow
+from understudy.tables.csv_file import csv_texts, load_csv
+from understudy.tables.database import load_database, sample_database
 from understudy.tables.database_url import is_url, parse
-from understudy.tables.dialect import Dialect
-from understudy.tables.excel_file import excel_kinds, load_excel
+from understudy.tables.dialect import STANDARD, Dialect
+from understudy.tables.excel_file import load_excel, sample_excel
+from understudy.tables.files import guessed_kind, kind_of
 from understudy.tables.frames import load_frame
-from understudy.tables.parquet_file import load_parquet, parquet_kinds
+from understudy.tables.parquet_file import load_parquet, sample_parquet
 from understudy.tables.schema import Schema
 from understudy.tables.statistical_file import ENDINGS as STATISTICAL
-from understudy.tables.statistical_file import load_statistical, statistical_kinds
-from understudy.tables.structure import Source, TableError
+from understudy.tables.statistical_file import load_statistical, sample_statistical
+from understudy.tables.structure import FoundColumn, Source, TableError
 
-TEXT = (".csv", ".tsv", ".txt", ".tab")
+SEPARATORS = {
+    text + pack: "\t" if text in (".tsv", ".tab") else ","
+    for text in (".csv", ".tsv", ".txt", ".tab")
+    for pack in ("", *packed.ENDINGS)
+}
+"""The endings of text files, and what separates the fields of one that is written."""
 ARROW = (".feather", ".arrow", ".ipc")
 EXCEL = (".xlsx", ".xlsm")
-_PACKED_TEXT = tuple(text + pack for text in TEXT for pack in packed.ENDINGS)
-_ENDINGS = (*TEXT, *_PACKED_TEXT, ".parquet", *ARROW, *EXCEL, *STATISTICAL)
+_DRAFT_ROWS = 1000
+_ENDINGS = (*SEPARATORS, ".parquet", *ARROW, *EXCEL, *STATISTICAL)
+_WRITTEN = (*SEPARATORS, ".parquet", *ARROW)
 
 
 def load(source: Any, schema: Schema) -> Source:
@@ -52,34 +59,52 @@ def load(source: Any, schema: Schema) -> Source:
     return load_csv(path, name, schema)
 
 
+def sample(source: str | os.PathLike[str], *, rows: int) -> tuple[list[tuple[str, FoundColumn]], Dialect]:
+    """All columns of the first rows of a file or a database, and its dialect, for a draft of its schema.
+
+    Privacy:
+        Reads the table outside any budget, and the dialect may follow from a single row. What is returned is private.
+    """
+    if is_url(source):
+        return sample_database(os.fspath(source), rows=rows), STANDARD
+    path, name, ending = Path(source), os.fspath(source), extension(source)
+    if ending == ".parquet":
+        return sample_parquet(path, name, rows=rows), STANDARD
+    if ending in ARROW:
+        return sample_arrow(path, name, rows=rows), STANDARD
+    if ending in EXCEL:
+        return sample_excel(path, name, rows=rows), STANDARD
+    if ending in STATISTICAL:
+        return sample_statistical(path, name, ending, rows=rows), STANDARD
+    dialect = Dialect.detect(path)
+    names, texts = csv_texts(path, name, dialect, rows=rows)
+    return [(each, FoundColumn(series=text, untyped=True)) for each, text in zip(names, texts, strict=True)], dialect
+
+
 def kinds(source: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """The name and the kind of every column in a file or a database, for a draft of its schema.
 
     The kinds of a typed file are its types. Text, a sheet and a database have none, so they are guessed from the cells
-    (of a text file from its first 1000 rows): that guess and the dialect are all that is learned from the data.
+    of the first 1000 rows: that guess is all that is learned from the data.
     """
-    if is_url(source):
-        return database_kinds(os.fspath(source))
-    path, name, ending = Path(source), os.fspath(source), extension(source)
-    if ending == ".parquet":
-        return parquet_kinds(path, name)
-    if ending in ARROW:
-        return arrow_kinds(path, name)
-    if ending in EXCEL:
-        return excel_kinds(path, name)
-    if ending in STATISTICAL:
-        return statistical_kinds(path, name, ending)
-    return csv_kinds(path, name, Dialect.detect(path))
+    columns, _ = sample(source, rows=_DRAFT_ROWS)
+    if columns and not len(columns[0][1].series):
+        raise TableError(f"{public_name(source)} has no rows.")
+    return [(name, guessed_kind(found.series) if found.untyped else kind_of(found.series)) for name, found in columns]
 
 
-def extension(path: str | os.PathLike[str]) -> str:
-    """The ending of a path that says how a table is written there, or a TableError."""
-    name = Path(path).name.lower()
-    found = [ending for ending in _ENDINGS if name.endswith(ending)]
+def extension(path: str | os.PathLike[str], *, written: bool = False) -> str:
+    """The ending of a path that says how a table is in the file, or is to be written there.
+
+    Raises:
+        TableError: No table is read from, or written to, a file that ends so.
+    """
+    name, known = Path(path).name.lower(), _WRITTEN if written else _ENDINGS
+    found = [ending for ending in known if name.endswith(ending)]
     if found:
         return max(found, key=len)
-    shown = ", ".join((*TEXT, ".csv.gz", ".csv.zst", ".parquet", *ARROW, *EXCEL, *STATISTICAL))
-    raise TableError(f"{os.fspath(path)}: expected a file that ends in {shown}.")
+    shown = [ending for ending in known if not ending.endswith(packed.ENDINGS) or ending.startswith(".csv")]
+    raise TableError(f"{os.fspath(path)}: expected a file that ends in {', '.join(shown)}.")
 
 
 def public_name(source: str | os.PathLike[str]) -> str:

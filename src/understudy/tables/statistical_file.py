@@ -60,11 +60,11 @@ def load_statistical(path: Path, source: str, schema: Schema, ending: str) -> So
     return Source(columns=found, kind="polars", name=source)
 
 
-def statistical_kinds(path: Path, source: str, ending: str) -> list[tuple[str, str]]:
-    """The name of every column and the kind that its type and the cells of its first 1000 rows suggest."""
-    cells, facts = _read(path, source, ending, row_limit=1000)
-    program, _ = _READERS[ending]
-    return [(name, _kind(cells[name], _form(facts, name), program)) for name in facts.column_names]
+def sample_statistical(path: Path, source: str, ending: str, *, rows: int) -> list[tuple[str, FoundColumn]]:
+    """All columns of the first rows, for a draft of a schema."""
+    cells, facts = _read(path, source, ending, row_limit=rows)
+    names, program = facts.column_names, _READERS[ending][0]
+    return [(name, _column(cells[name], _form(facts, name), program)) for name in names]
 
 
 def _read(path: Path, source: str, ending: str, **options: Any) -> tuple[dict[str, list[Any]], Any]:
@@ -110,12 +110,3 @@ def _microseconds(numbers: np.ndarray, unit: int, origin: datetime.datetime) -> 
     whole = np.floor(kept)
     micros = whole.astype(np.int64) * unit + np.rint((kept - whole) * unit).astype(np.int64) + start
     return pl.Series(micros).set(pl.Series(~inside), None).cast(pl.Datetime("us"))
-
-
-def _kind(cells: Sequence[Any], form: str | None, program: str) -> str:
-    if form is None:
-        return "categorical"
-    if _unit(form, program) is not None:
-        return "datetime"
-    numbers = [cell for cell in cells if cell is not None]
-    return "integer" if numbers and all(float(number).is_integer() for number in numbers) else "continuous"

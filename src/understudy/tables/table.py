@@ -281,16 +281,12 @@ def _plain_numbers(cells: _Cells) -> np.ndarray:
 
 
 def _numbers_from_text(text: pl.Series, truth: dict[str, float]) -> pl.Series:
-    """Each text as a number or a truth value, null if it is neither."""
-    plain = text.str.strip_chars()
+    """Each text as a number or a truth value, null if it is neither; of "12 %" the number before the sign."""
+    plain = text.str.strip_chars().str.strip_suffix("%").str.strip_chars_end()
     numbers = plain.cast(pl.Float64, strict=False)
     if truth and numbers.null_count() > plain.null_count():  # else none of them is a truth value
         lowered = plain.str.to_lowercase()
         numbers = numbers.fill_null(lowered.replace_strict(truth, default=None, return_dtype=pl.Float64))
-    if numbers.null_count() > plain.null_count():  # a percent sign behind a number is not part of it
-        percent = plain.str.ends_with("%").fill_null(value=False)
-        bare = plain.filter(percent).str.strip_suffix("%").str.strip_chars().cast(pl.Float64, strict=False)
-        numbers = numbers.scatter(percent.arg_true(), bare) if len(bare) else numbers
     return numbers
 
 

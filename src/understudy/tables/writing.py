@@ -6,7 +6,6 @@ The one rule: a file is written whole or not at all, and no message shows a cell
 import datetime
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,9 @@ import polars as pl
 from understudy.core.files import reason, replacing
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
+from understudy.tables.sources import SEPARATORS, extension
 from understudy.tables.structure import TableError
 from understudy.tables.values import MAX_INTEGER
-
-_PACKINGS = {".gz": "gzip", ".zst": "zstd"}
-_WRITTEN = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst", ".parquet", ".feather", ".arrow")
 
 _FIRST_INSTANT, _LAST_INSTANT = (
     (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(microseconds=1)
@@ -50,39 +47,26 @@ def to_frame(
     return frame if kind == "polars" else frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-def ending(path: str | os.PathLike[str]) -> str:
-    """The ending of a path that says how a table is to be written there.
-
-    Raises:
-        TableError: No table is written in a file that ends so.
-    """
-    name = Path(path).name.lower()
-    found = [ending for ending in _WRITTEN if name.endswith(ending)]
-    if not found:
-        raise TableError(f"{os.fspath(path)}: expected a file that ends in {', '.join(_WRITTEN)}.")
-    return max(found, key=len)
-
-
 def write(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Writes a polars frame as text, Parquet or Arrow, by the ending of the path; whole or not at all.
-
-    Text has the standard form, whatever dialect the fitted file had: commas (tabs in a .tsv file), UTF-8, decimal
-    points, names in the first line. Readers of a schema with a dialect recognise it by these names.
+    """Writes a polars frame as CSV or Parquet, by the extension of the path; whole or not at all.
 
     Raises:
         TableError: The extension is unknown or the place cannot be written. What was there is untouched.
     """
     name = os.fspath(path)
-    form = ending(path)
+    ending = extension(path)
     try:
         with replacing(path) as temporary, temporary.open("wb") as file:
-            if form == ".parquet":
+            if ending == ".parquet":
                 frame.write_parquet(file)
-            elif form in (".feather", ".arrow"):
+            elif ending in (".feather", ".arrow", ".ipc"):
                 frame.write_ipc(file)
+            elif ending not in SEPARATORS:
+                raise ValueError("no table is written in such a file")
             else:
-                packing: Any = _PACKINGS.get(Path(form).suffix, "uncompressed")
-                frame.write_csv(file, separator="\t" if form.startswith(".tsv") else ",", compression=packing)
+                # The standard form, whatever dialect the schema has: readers recognise it by the names in it.
+                squeeze = {"gz": "gzip", "zst": "zstd"}.get(ending.rpartition(".")[2], "uncompressed")
+                frame.write_csv(file, separator=SEPARATORS[ending], compression=squeeze)  # pyright: ignore[reportArgumentType]
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         # polars may quote a cell; it objects to a type that the format does not have.
         why = "it does not fit the format" if isinstance(error, pl.exceptions.PolarsError) else reason(error)
