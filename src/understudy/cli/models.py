@@ -112,7 +112,7 @@ def fit(
 @click.command()
 @click.argument("model", type=FILE)
 @click.option("-n", "rows", type=int, required=True, help="The number of rows to draw.")
-@options.output("the rows: .csv, .tsv, .csv.gz or .parquet")
+@options.output("the rows: .csv, .tsv, .csv.gz, .csv.zst, .parquet or .feather")
 @click.option("--seed", type=int, help="Draw the same rows again.")
 @click.option(
     "--where",
@@ -139,7 +139,7 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     from understudy.tables.writing import write
 
     check_place(output, model)
-    extension(output)  # refuses formats it does not know
+    extension(output, written=True)  # refuses formats it does not know
     with argument_errors():
         Key.new(seed)
         if rows < 0:

@@ -30,11 +30,23 @@ def schema() -> None:
 @schema.command("draft")
 @options.table()
 @options.output("the draft")
+@click.option("--delimiter", metavar="MARK", help="What separates fields, if the draft should not find it.")
+@click.option("--encoding", metavar="NAME", help="How letters are encoded, likewise: utf-8, latin-1, windows-1252, ….")
+@click.option("--decimal", metavar="MARK", help="The decimal mark, likewise.")
 @click.option("--interactive", is_flag=True, help="Ask what the draft leaves open, one question at a time.")
 @click.option("--force", is_flag=True, help="Replace an existing schema.")
 @options.as_json
-def draft_schema(table: str, output: str, interactive: bool, force: bool, as_json: bool) -> None:
-    """Drafts a schema for DATA, a CSV or Parquet file.
+def draft_schema(
+    table: str,
+    output: str,
+    delimiter: str | None,
+    encoding: str | None,
+    decimal: str | None,
+    interactive: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Drafts a schema for DATA, a file or a table of a database.
 
     Bounds and categories are suggested from the names of the columns by a catalogue of public knowledge, never from the
     cells. Kinds, formats of dates, spellings of missing values, identifiers to leave out and rules between columns are
@@ -49,15 +61,18 @@ def draft_schema(table: str, output: str, interactive: bool, force: bool, as_jso
     if Path(output).exists() and not force:
         raise Refused(f"{output} exists, and somebody may have edited it. Use --force to replace it.")
     from understudy.core.files import replacing
+    from understudy.tables.database_url import is_url
     from understudy.tables.drafting.draft import draft_of
     from understudy.tables.drafting.questions import questions
     from understudy.tables.drafting.writing import written
     from understudy.tables.sources import extension
 
-    extension(table)  # refuses formats it does not know
-    check_readable(table)
+    if not is_url(table):
+        extension(table)  # refuses formats it does not know
+        check_readable(table)
+    stated = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal}
     with waiting("looking at the first rows"):
-        made = draft_of(table)
+        made = draft_of(table, {key: value for key, value in stated.items() if value is not None})
     if interactive:
         made = _answered(made)
     with replacing(output) as temporary:

@@ -21,6 +21,8 @@ from understudy.tables.drafting.reading import Cells
 
 _COLUMN_KEYS = {field.name for field in dataclasses.fields(Column)}
 _FEWEST_MISSING = 3  # One missing cell is one person's; a column may be missing if several cells are.
+BLANK = "no cell of it is filled in the rows that were looked at"
+"""Why a column without a cell is left out."""
 _TRUTHS = {"true", "false"}
 
 
@@ -88,7 +90,7 @@ def judged(cells: Cells, spellings: set[str], *, decimal: str = ".", thousands: 
     if cells.declared == "foreign":
         return _left_out(cells.name, "its type is none that a column of a schema can have")
     if not profile.known:
-        return _left_out(cells.name, "no cell of it is filled in the rows that were looked at")
+        return _left_out(cells.name, BLANK)
     plain = without(text, SOFT_WORDS)
     dates = dates_in(plain) if cells.declared in (None, "instant", "text") else None
     if dates is not None and dates.format == "%Y%m%d" and not any(entry.role == "date" for entry in entries):

@@ -5,15 +5,17 @@ refuse is dropped, not repaired.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
 import tomli_w
 
+from understudy.tables.dialect import STANDARD, Dialect
 from understudy.tables.drafting import missing, relations
 from understudy.tables.drafting.catalogue import suggestions
-from understudy.tables.drafting.columns import ColumnDraft, Judged, judged
+from understudy.tables.drafting.columns import BLANK, ColumnDraft, Fact, Judged, judged
 from understudy.tables.drafting.numbers import numbers_in
 from understudy.tables.drafting.reading import Cells, Sample, sample
 from understudy.tables.schema import Schema
@@ -21,6 +23,8 @@ from understudy.tables.values import SchemaError
 
 ROWS_PER_PERSON = 4
 """How many rows of one person a draft proposes to use: a round number, not one from the table."""
+_FEWEST_DIFFERENT = 2
+"""Columns of fewer different cells agree by chance."""
 _PLACES = ("country", "region", "language")
 
 
@@ -37,6 +41,7 @@ class Draft:
         missing: Spellings of a missing value that occur.
         doubtful: For some columns, numbers that may spell a missing value there but are ordinary in another column.
         constraints: Rules between columns that the rows keep.
+        dialect: How the file is spelt.
         unit_confirmed: Whether the owner confirmed the unit.
         confirmed: Spellings of a missing value and rules that the owner confirmed.
     """
@@ -49,6 +54,7 @@ class Draft:
     missing: tuple[str, ...] = ()
     doubtful: tuple[tuple[str, str], ...] = ()
     constraints: tuple[str, ...] = ()
+    dialect: Dialect = STANDARD
     unit_confirmed: bool = False
     confirmed: tuple[str, ...] = ()
 
@@ -72,6 +78,7 @@ class Draft:
         document |= {"ignore": list(self.ignored)} if self.ignored else {}
         document |= {"missing": list(self.missing)} if self.missing else {}
         document |= {"constraints": list(self.constraints)} if self.constraints else {}
+        document |= {"file": self.dialect.stated()} if self.dialect != STANDARD else {}
         columns = {}
         for each in self.kept:
             columns[each.name] = {"kind": each.kind} | {fact.key: fact.value for fact in each.facts if fact.stated}
@@ -86,8 +93,11 @@ class Draft:
         return Schema.parse(tomli_w.dumps(self.document()), "the draft")
 
 
-def draft_of(table: Any) -> Draft:
+def draft_of(table: Any, file: Mapping[str, Any] | None = None) -> Draft:
     """The draft for a path or a pandas, polars or pyarrow table.
+
+    Args:
+        file: Keys of [file] that the owner states, such as {"delimiter": ";"}, in place of what is found.
 
     Privacy:
         It reads the table outside any budget. What it returns follows from the names of the columns, from public lists,
@@ -96,9 +106,9 @@ def draft_of(table: Any) -> Draft:
     Raises:
         TableError: The table cannot be read, has no rows, or has two columns of the same name.
     """
-    found = sample(table)
+    found = sample(table, file)
     spellings, doubtful = _spellings(found)
-    columns = [judged(cells, spellings) for cells in found.columns]
+    columns = _without_copies(found, [judged(cells, spellings) for cells in found.columns])
     unit = _unit(found, columns)
     drafts = _with_some_kept(_without_other_people([each.draft for each in columns], unit), unit)
     made = Draft(
@@ -108,6 +118,7 @@ def draft_of(table: Any) -> Draft:
         unit=unit,
         missing=tuple(sorted(spellings)),
         doubtful=doubtful,
+        dialect=found.dialect,
     )
     return _with_constraints(_accepted(made), columns)
 
@@ -126,6 +137,19 @@ def _spellings(found: Sample) -> tuple[set[str], tuple[tuple[str, str], ...]]:
     far = {name: missing.far_numbers(values) for name, values in numbers.items()}
     everywhere, doubtful = missing.agreed(far, numbers)
     return words | everywhere, tuple((name, text) for name, texts in doubtful.items() for text in sorted(texts))
+
+
+def _without_copies(found: Sample, columns: list[Judged]) -> list[Judged]:
+    """The columns with every copy left out: one whose cells are those of an earlier column, row by row."""
+    earlier: dict[tuple[int, int], str] = {}
+    kept = []
+    for cells, each in zip(found.columns, columns, strict=True):
+        print_of = (cells.text.null_count(), int(cells.text.hash(0).implode().hash(0)[0]))
+        first = earlier.setdefault(print_of, cells.name)
+        if first != cells.name and each.draft.left_out is None and cells.text.n_unique() > _FEWEST_DIFFERENT:
+            each = Judged(dataclasses.replace(each.draft, left_out=f"its cells are those of {first!r}", person=False))
+        kept.append(each)
+    return kept
 
 
 def _unit(found: Sample, columns: list[Judged]) -> str | None:
@@ -153,9 +177,12 @@ def _with_some_kept(drafts: list[ColumnDraft], unit: str | None) -> list[ColumnD
     """The columns with one of them kept in any case, since a schema needs one."""
     if any(each.left_out is None and each.name != unit for each in drafts):
         return drafts
-    place = next((place for place, each in enumerate(drafts) if each.name != unit), 0)
+    places = [place for place, each in enumerate(drafts) if each.name != unit] or [0]
+    place = next((place for place in places if drafts[place].left_out != BLANK), places[0])
     note = f"kept because a schema needs a column; it should be left out: {drafts[place].left_out}"
-    drafts[place] = dataclasses.replace(drafts[place], left_out=None, notes=(note,))
+    blank = Fact(key="nullable", value=True, why="every cell is missing", seen=True)
+    facts = (blank,) if drafts[place].left_out == BLANK else ()
+    drafts[place] = dataclasses.replace(drafts[place], left_out=None, notes=(note,), facts=facts)
     return drafts
 
 

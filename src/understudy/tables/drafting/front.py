@@ -1,6 +1,7 @@
 """The way into drafting: a table in, the text of a schema out."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from understudy.core.files import reason, replacing
@@ -9,14 +10,14 @@ from understudy.tables.drafting.writing import written
 from understudy.tables.values import SchemaError
 
 
-def draft_text(table: Any, *, to: str | os.PathLike[str] | None = None) -> str:
+def draft_text(table: Any, *, to: str | os.PathLike[str] | None = None, file: Mapping[str, Any] | None = None) -> str:
     """The TOML text of the draft for a path or a frame; it is also written to a file if one is named.
 
     Raises:
         TableError: The table cannot be read, has no rows, or has two columns of the same name.
         SchemaError: The file cannot be written.
     """
-    text = written(draft_of(table))
+    text = written(draft_of(table, file))
     if to is not None:
         try:
             with replacing(to) as temporary:

@@ -5,19 +5,19 @@ The one rule: what is read here is looked at and thrown away. Nothing but the gu
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import narwhals as nw
 import polars as pl
 
-from understudy.tables import instants
-from understudy.tables.csv_file import csv_texts
+from understudy.tables import instants, sources
+from understudy.tables.database_url import is_url
+from understudy.tables.dialect import STANDARD, Dialect
 from understudy.tables.files import polars_errors
 from understudy.tables.pandas_frame import column_of_pandas
-from understudy.tables.parquet_file import check_ends
 from understudy.tables.pyarrow_table import column_of_pyarrow
-from understudy.tables.sources import SEPARATORS, extension
 from understudy.tables.structure import FoundColumn, TableError, check_distinct
 from understudy.tables.table import as_text
 
@@ -50,35 +50,30 @@ class Sample:
         columns: In the order of the source.
         source: What messages call it.
         name: What the table may be called.
+        dialect: How the file is spelt.
     """
 
     columns: tuple[Cells, ...]
     source: str
     name: str
+    dialect: Dialect
 
 
-def sample(table: Any) -> Sample:
-    """The first rows of a path or of a pandas, polars or pyarrow table.
+def sample(table: Any, file: Mapping[str, Any] | None = None) -> Sample:
+    """The first rows of a path, the URL of a database, or a pandas, polars or pyarrow table.
+
+    Args:
+        file: Keys of the dialect that the owner states, in place of what is found.
 
     Raises:
         TableError: It cannot be read, has no rows, or has two columns of the same name.
+        ImportError: It needs a package of the extra `files`; the message says how to install it.
     """
-    if isinstance(table, str | os.PathLike):
-        return _of_file(Path(table))
-    return _of_frame(nw.to_native(table, pass_through=True))
-
-
-def _of_file(path: Path) -> Sample:
-    source, ending = os.fspath(path), extension(path)
-    if ending == ".parquet":
-        check_ends(path, source)
-        with polars_errors(source, "Parquet"):
-            frame = pl.scan_parquet(path, glob=False, hive_partitioning=False).head(ROWS).collect()
-        found = [(series.name, FoundColumn.typed(series)) for series in frame]
-    else:
-        names, texts = csv_texts(path, source, SEPARATORS[ending], rows=ROWS)
-        found = [(name, FoundColumn(series=text, untyped=True)) for name, text in zip(names, texts, strict=True)]
-    return _assembled(found, path.name, path.name.split(".")[0] or "table")
+    if not isinstance(table, str | os.PathLike):
+        return _of_frame(nw.to_native(table, pass_through=True))
+    found, dialect = sources.sample(table, rows=ROWS, overrides=file)
+    name = sources.public_name(table)
+    return _assembled(found, name if is_url(table) else Path(table).name, sources.title(table), dialect)
 
 
 def _of_frame(native: Any) -> Sample:
@@ -106,12 +101,12 @@ def _check_names(names: list[Any], source: str) -> None:
     check_distinct(names, source)
 
 
-def _assembled(found: list[tuple[str, FoundColumn]], source: str, name: str) -> Sample:
+def _assembled(found: list[tuple[str, FoundColumn]], source: str, name: str, dialect: Dialect = STANDARD) -> Sample:
     if not found:
         raise TableError(f"{source} has no columns.")
     if not len(found[0][1].series):
         raise TableError(f"{source} has no rows.")
-    return Sample(tuple(_cells(column, each) for column, each in found), source, name)
+    return Sample(tuple(_cells(column, each) for column, each in found), source, name, dialect)
 
 
 def _cells(name: str, found: FoundColumn) -> Cells:

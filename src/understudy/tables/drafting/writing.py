@@ -53,7 +53,7 @@ def written(draft: Draft) -> str:
     lines = [_HEADER.format(source=_in_comment(draft.source)), _line("name", draft.name)]
     lines += ["# rows =                    # about how many rows, if that is public"]
     lines += ['# target = "..."            # the column that people will want to predict']
-    lines += [*_unit(draft), *_ignored(draft), *_missing(draft), *_constraints(draft)]
+    lines += [*_unit(draft), *_ignored(draft), *_missing(draft), *_constraints(draft), *_file(draft)]
     return "\n".join(lines + [_column(each) for each in draft.kept]) + "\n"
 
 
@@ -102,6 +102,13 @@ def _constraints(draft: Draft) -> list[str]:
     if not draft.constraints:
         return ['# constraints = ["a >= b"]  # rules that every synthetic row is to keep']
     return ["constraints = [", *_marked(draft, draft.constraints), "]"]
+
+
+def _file(draft: Draft) -> list[str]:
+    """How the file is spelt, as a table of its own."""
+    stated = draft.dialect.stated()
+    lines = [f"{_line(key, value)}  # {SEEN}" for key, value in stated.items()]
+    return ["", "[file]", *lines] if stated else []
 
 
 def _marked(draft: Draft, entries: tuple[str, ...]) -> list[str]:
