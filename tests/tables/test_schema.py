@@ -253,7 +253,8 @@ texts = st.text(max_size=8)
 categories = texts.map(str.strip).filter(bool)
 finite = st.floats(-1e250, 1e250).filter(lambda x: x == 0 or abs(x) > 1e-249)
 whole = st.integers(-(2**53), 2**53)
-BOUNDS = {"continuous": finite, "integer": whole, "datetime": st.datetimes()}
+BOUNDS = {"continuous": finite, "integer": whole, "datetime": st.datetimes(), "date": st.dates()}
+hierarchies = st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True) | st.just("prefix") | st.just({"a": "b"})
 
 
 @st.composite
@@ -268,6 +269,11 @@ def columns(draw, name):
     if kind == "categorical":
         fields["values"] = draw(st.none() | st.lists(categories, min_size=1, max_size=4, unique=True))
         fields["other"] = draw(st.none() | categories)
+        fields["levels"] = draw(st.none() | hierarchies) if fields["values"] is None else None
+    if kind in ("date", "datetime"):
+        fields["format"] = draw(st.none() | st.sampled_from(["%d.%m.%Y", "%Y%m%d", "%d %b %y %H:%M:%S"]))
+    if kind == "continuous" and "low" not in fields and "high" not in fields:
+        fields["decimals"] = draw(st.none() | st.integers(0, 12))
     return Column(**fields)
 
 

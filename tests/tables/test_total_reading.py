@@ -28,10 +28,11 @@ from understudy.tables.structure import TableError
 from understudy.tables.table import read
 
 ANCHORS = {"continuous": "1", "integer": "1", "boolean": "true", "datetime": "2020-01-01", "categorical": "a"}
+ANCHORS["date"] = "2020-01-01"
 """A cell that each kind can read, so that no column is refused for having none."""
 NUMERIC = ("continuous", "integer", "boolean", "categorical")
-TEXTUAL = ("boolean", "datetime", "categorical")
-TEMPORAL = ("datetime", "categorical")
+TEXTUAL = ("boolean", "datetime", "date", "categorical")
+TEMPORAL = ("datetime", "date", "categorical")
 
 
 def without(found, place):
@@ -360,7 +361,7 @@ def test_text_means_the_same_everywhere(count, tmp_path):
     @given(st.lists(TEXTS, min_size=8, max_size=20), st.sampled_from([(), ("?", "7", "true", "2020-01-01")]))
     @count.examples(10)
     def check(cells, missing):
-        columns = {kind: ["1970-01-01", *cells] if kind == "datetime" else ["1", *cells] for kind in KINDS}
+        columns = {kind: ["1970-01-01", *cells] if "date" in kind else ["1", *cells] for kind in KINDS}
         found = count.read(written_csv(tmp_path, columns), KINDS, missing)
         assert count.read(written_csv(tmp_path, columns, "x.csv.gz"), KINDS, missing) == found
         assert count.read(pd.DataFrame(columns, dtype=object), KINDS, missing) == found

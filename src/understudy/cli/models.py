@@ -147,7 +147,7 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     loaded = dataclasses.replace(understudy.load(model), kind="polars")
     conditions = where_from_text(where, loaded.schema)
     with waiting(f"drawing {count(rows, 'row')}"):
-        write(loaded.sample(rows, seed, where=conditions), output)
+        write(loaded.sample(rows, seed, where=conditions), output, loaded.schema)
     if as_json:
         drawn = dataclasses.asdict(loaded.acceptance) if loaded.acceptance else None
         print_json({"output": output, "rows": rows, "seed": seed, "acceptance": drawn})

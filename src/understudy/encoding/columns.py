@@ -72,7 +72,7 @@ class ColumnEncoder(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class NumericEncoder:
-    """A column of numbers or instants, through its measured distribution."""
+    """A column of numbers or instants, through its measured distribution: over whole steps if values lie on a grid."""
 
     column: Column
     distribution: Distribution
@@ -88,8 +88,9 @@ class NumericEncoder:
 
     @property
     def scale(self) -> LevelScale:
-        low, high = self.column.bounds
-        return LevelScale(self.distribution, -LARGEST if low is None else low, LARGEST if high is None else high)
+        low, high = self.column.bounds_in_steps
+        first, last = -LARGEST if low is None else low, LARGEST if high is None else high
+        return LevelScale(self.distribution, first, last, step=_step(self.column))
 
     def levels(self, values: NDArray) -> tuple[Floats, Floats]:
         return self.scale.interval(values)
@@ -97,10 +98,22 @@ class NumericEncoder:
     def values(self, levels: Floats) -> NDArray:
         gone = np.isnan(levels)
         x = self.distribution.quantile(np.where(gone, 0.5, levels))
-        low, high = self.column.bounds
+        low, high = self.column.bounds_in_steps
         x = np.clip(x, low, high) if low is not None or high is not None else x
         x = np.rint(x) if self.column.kind == "datetime" else x
-        return np.where(gone, np.nan, x)
+        return np.where(gone, np.nan, _from_steps(x, self.column))
+
+
+def _step(column: Column) -> float | None:
+    """The grid that a distribution counts steps of; None where a step is 1 or there is no grid."""
+    return None if column.step == 1.0 else column.step
+
+
+def _from_steps(steps: Floats, column: Column) -> Floats:
+    """Whole numbers of steps on the scale of a table. 30 steps of 0.01 are 0.3, which 30 * 0.01 is not."""
+    if column.decimals is not None:
+        return steps / 10.0**column.decimals + 0.0  # no -0.0
+    return steps * (_step(column) or 1.0)
 
 
 @dataclasses.dataclass(frozen=True)

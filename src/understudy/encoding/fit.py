@@ -68,20 +68,22 @@ def _fit_column(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, 
 def _fit_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> FittedColumn:
     """Three rounds of counts over partitions that grow finer where there are rows.
 
-    Missing values have a bin, the last, whether the schema allows them or not: every row is counted somewhere.
+    Missing values have a bin, the last, whether the schema allows them or not: every row is counted somewhere. Values
+    that lie on a grid (dates, numbers of so many decimals) are whole numbers of steps.
     """
-    name, integer = column.name, column.kind == "integer"
-    low, high = column.bounds
+    name, integer, grid = column.name, column.step is not None, column.step or 1.0
+    low, high = column.bounds_in_steps
+    atoms = np.rint(np.array(column.atoms) / grid) if integer else column.atoms
     sigma = {planned: ledger.noise(planned) * rows.max_rows_per_unit for planned in ROUNDS}
     precision = np.cumsum([1 / sigma[planned] ** 2 for planned in ROUNDS])
     noise = precision[-1] ** -0.5  # of a bin that is counted in every round
     octaves = partitions.octaves_for(noise, float(root.counts[0]))
-    edges = partitions.starting_edges(low=low, high=high, integer=integer, atoms=column.atoms, octaves=octaves)
+    edges = partitions.starting_edges(low=low, high=high, integer=integer, atoms=atoms, octaves=octaves)
     rounds, parents, masses = [root], np.zeros(len(edges), int), np.zeros(0)
     for step, planned in enumerate(ROUNDS):
         bins = len(edges)
         counts = noisy_counts(
-            rows.derive({"bin": ValueBin(name, edges)}),
+            rows.derive({"bin": ValueBin(name, edges * grid)}),
             ["bin"],
             [bins],
             what=QUESTIONS[planned].format(name),

@@ -32,7 +32,7 @@ def next_float(x):
 
 
 def starting_edges(
-    *, low: float | None, high: float | None, integer: bool, atoms: Sequence[float], octaves: int
+    *, low: float | None, high: float | None, integer: bool, atoms: Sequence[float] | Floats, octaves: int
 ) -> Floats:
     """The data-independent grid of the first round: powers of two over all floats, cut to the bounds.
 

@@ -63,6 +63,8 @@ class LevelScale:
     Attributes:
         distribution: Of the values that are not missing; of codes if `coded`.
         low, high: Values outside are clamped to these.
+        step: If given, the distribution is over whole numbers of this step, which values are rounded to before they are
+            clamped.
         coded: Whether values are codes of categories, of which a negative one is missing. NaN always is.
     """
 
@@ -70,12 +72,15 @@ class LevelScale:
     low: float = -LARGEST
     high: float = LARGEST
     coded: bool = False
+    step: float | None = None
 
     def interval(self, values: NDArray[Any]) -> tuple[Floats, Floats]:
         """The interval of levels that belongs to every value; NaN if the value is missing."""
         x = numbers(values)
         if self.coded:
             x = np.where(x < 0, np.nan, x)
+        if self.step is not None:
+            x = np.rint(x / self.step)
         x = np.clip(x, self.low, self.high)
         below, above = self.distribution.interval(x)
         gone = np.isnan(x)

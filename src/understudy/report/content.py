@@ -266,12 +266,12 @@ def _bars(labels: list[str], codes: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 def as_text(column: Column, values: np.ndarray) -> list[str]:
     """Numbers as people write them, and instants as dates or times."""
-    if column.kind != "datetime":
+    if not column.is_instant:
         huge = bool(np.abs(values).max(initial=0.0) >= 1e9)
         return [_plain(value, huge) for value in values.tolist()]
     frame = to_frame({column.name: values}, Schema(columns=(column,)), {})
     instants = frame[column.name]
-    days = values.max() - values.min() > 3 * 86_400e6
+    days = column.kind == "date" or values.max() - values.min() > 3 * 86_400e6
     return instants.dt.to_string("%Y-%m-%d" if days else "%Y-%m-%d %H:%M:%S").to_list()
 
 

@@ -6,9 +6,12 @@ part of the privacy budget; nothing is guessed from the data.
 
 import dataclasses
 import datetime
+import math
 from collections.abc import Callable, Mapping
 
 from understudy.core.text import did_you_mean
+from understudy.tables.formats import read_decimals, read_format
+from understudy.tables.hierarchies import Hierarchy, read_hierarchy
 from understudy.tables.values import (
     SchemaError,
     Value,
@@ -16,6 +19,7 @@ from understudy.tables.values import (
     is_text,
     on_table_scale,
     read_category,
+    read_date,
     read_instant,
     read_instant_or_text,
     read_number,
@@ -25,16 +29,19 @@ from understudy.tables.values import (
     show,
 )
 
-KINDS = ("continuous", "integer", "categorical", "boolean", "datetime")
+KINDS = ("continuous", "integer", "categorical", "boolean", "datetime", "date")
 FARTHEST_BOUND, NARROWEST_BOUNDS = 1e250, 1e-250
 """Bounds lie within the first of zero and at least the second apart: beyond that, float arithmetic overflows."""
 
 _DEFAULT_OTHER = "other"
-_BOUND_READERS: Mapping[str, Callable[[str, object], float | datetime.datetime]] = {
+_BOUND_READERS: Mapping[str, Callable[[str, object], float | datetime.date]] = {
     "continuous": read_number,
     "integer": read_whole_number,
     "datetime": read_instant,
+    "date": read_date,
 }
+DAY = 86_400_000_000.0
+"""The distance of two dates on the scale of a table, where instants are microseconds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,24 +53,33 @@ class Column:
         kind: One of `KINDS`.
         nullable: Whether a cell may be missing. The owner decides this, never the data.
         low: The lowest possible value of a numeric column; None: it is measured. Dates and times are naive and in UTC:
-            an offset is converted, a date means its midnight, and the resolution is one microsecond.
+            an offset is converted, a date means its midnight, and the resolution is one microsecond. A column of kind
+            "date" has no time of day at all.
         high: The highest possible value, likewise. Either bound may stand alone.
         values: The categories of a categorical column, as text; None: they are found by partition selection. The
             integer 3 means the text "3", true and false mean "true" and "false".
         other: The category that unknown values become. It may be one of `values`. If `values` are given and `other`
             is not, unknown values count as missing; if `values` are not given, it is "other".
         atoms: Values that a continuous column is known to repeat, such as 0.0; kept sorted.
+        format: How dates and instants are written as text, such as "%d.%m.%Y"; None: as in ISO 8601.
+        decimals: How many digits the values of a continuous column have behind the point; None: any number.
+        levels: What rare categories fall back to instead of `other`: "prefix", the lengths of prefixes such as [1, 3],
+            or a table that gives the parent of every category, and the parent of every parent that has one. Only for
+            a column without `values`.
     """
 
     name: str
     kind: str
     _: dataclasses.KW_ONLY
     nullable: bool = False
-    low: float | datetime.datetime | None = None
-    high: float | datetime.datetime | None = None
+    low: float | datetime.date | None = None
+    high: float | datetime.date | None = None
     values: tuple[str, ...] | None = None
     other: str | None = None
     atoms: tuple[float, ...] = ()
+    format: str | None = None
+    decimals: int | None = None
+    levels: Hierarchy | None = None
 
     def __post_init__(self):
         place = f"column {self.name!r}"
@@ -74,9 +90,26 @@ class Column:
             raise SchemaError(f"{place}: expected kind to be one of {', '.join(KINDS)}, got {show(self.kind)}.{hint}")
         if not isinstance(self.nullable, bool):
             raise SchemaError(f"{place}: expected nullable to be true or false, got {show(self.nullable)}.")
+        self._check_spelling(place)
         self._check_bounds(place)
         self._check_categories(place)
         self._check_atoms(place)
+
+    def _check_spelling(self, place: str) -> None:
+        """Checks how values are written: the format of dates, the digits of numbers, the levels of categories."""
+        kinds = {"format": ("date", "datetime"), "decimals": ("continuous",), "levels": ("categorical",)}
+        for key, suited in kinds.items():
+            if getattr(self, key) is not None and self.kind not in suited:
+                which = " or ".join(suited)
+                raise SchemaError(f"{place}: expected no {key} for kind {self.kind!r}; only kind {which} has it.")
+        if self.format is not None:
+            self._set("format", read_format(f"{place}: expected format", self.format))
+        if self.decimals is not None:
+            self._set("decimals", read_decimals(f"{place}: expected decimals", self.decimals))
+        if self.levels is not None:
+            if self.values is not None:
+                raise SchemaError(f"{place}: expected no levels beside values, which already list every category.")
+            self._set("levels", read_hierarchy(f"{place}: expected levels", self.levels))
 
     def _check_bounds(self, place: str) -> None:
         for key in ("low", "high"):
@@ -93,6 +126,9 @@ class Column:
             raise SchemaError(
                 f"{place}: expected bounds within ±{FARTHEST_BOUND:g}. Leave out a bound you do not know."
             )
+        first, last = self.bounds_in_steps
+        if first is not None and last is not None and first > last:
+            raise SchemaError(f"{place}: expected a number of {self.decimals} decimals between low and high.")
         if low is not None and high is not None and high - low < NARROWEST_BOUNDS:
             raise SchemaError(f"{place}: expected low and high at least {NARROWEST_BOUNDS:g} apart. Use another unit.")
 
@@ -130,12 +166,35 @@ class Column:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the column has an order and a distance: continuous, integer or datetime."""
+        """Whether the column has an order and a distance: continuous, integer, datetime or date."""
         return self.kind in _BOUND_READERS
 
     @property
+    def is_instant(self) -> bool:
+        """Whether the values are dates or instants, which are microseconds since 1970 on the scale of a `Table`."""
+        return self.kind in ("datetime", "date")
+
+    @property
+    def step(self) -> float | None:
+        """The distance of neighbouring values on the scale of a `Table` if they lie on a grid; else None."""
+        if self.decimals is not None:
+            return 10.0**-self.decimals
+        return {"integer": 1.0, "date": DAY}.get(self.kind)
+
+    @property
+    def bounds_in_steps(self) -> tuple[float | None, float | None]:
+        """`bounds` of a column on a grid as whole numbers of steps, the first and the last within; else `bounds`."""
+        low, high = self.bounds
+        if self.step is None or self.kind == "integer":
+            return low, high
+        # Bounds are decimal fractions, and a division of floats may miss a whole number by a little.
+        first = None if low is None else math.ceil(round(low / self.step, 6))
+        last = None if high is None else math.floor(round(high / self.step, 6))
+        return first, last
+
+    @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """`low` and `high` on the scale of a `Table`, where datetimes are microseconds since 1970."""
+        """`low` and `high` on the scale of a `Table`, where dates and instants are microseconds since 1970."""
         low, high = (None if bound is None else on_table_scale(bound) for bound in (self.low, self.high))
         return low, high
 
@@ -158,6 +217,8 @@ class Column:
         """
         if self.kind == "datetime":
             return read_instant_or_text(rule, value)
+        if self.kind == "date":
+            return read_date(rule, value)
         if self.is_numeric:
             return _BOUND_READERS[self.kind](rule, value)
         if self.kind == "boolean":

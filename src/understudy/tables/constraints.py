@@ -145,7 +145,7 @@ def _checked_inequality(rule: Inequality, columns: Columns) -> Inequality:
         if name not in columns and not isinstance(literal(name), str):
             raise ConstraintError(f"{rule}: expected two columns, got {name!r}. To bound one, give it low or high.")
     left, right = columns[rule.left], columns[rule.right]
-    comparable = left.is_numeric and right.is_numeric and (left.kind == "datetime") == (right.kind == "datetime")
+    comparable = left.is_numeric and right.is_numeric and left.is_instant == right.is_instant
     if rule.left == rule.right or not comparable:
         fact = "one column twice" if rule.left == rule.right else f"the kinds {left.kind!r} and {right.kind!r}"
         raise ConstraintError(f"{rule}: expected two columns of numbers or two of instants, got {fact}.")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from understudy.tables import instants
+from understudy.tables import formats, instants
 from understudy.tables.cells import as_written
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
@@ -31,7 +31,8 @@ _EXPECTED = {
     "continuous": "numbers",
     "integer": "whole numbers",
     "boolean": "true or false",
-    "datetime": "dates or times (ISO 8601)",
+    "datetime": "dates or times (ISO 8601, or the column's `format`)",
+    "date": "dates (ISO 8601, or the column's `format`)",
     "categorical": "text, numbers or truth values",
 }
 
@@ -43,11 +44,11 @@ class Table:
     Whoever asked for it holds the only reference: reading keeps neither the table nor the frame it came from.
 
     Attributes:
-        columns: In the order of the schema. Continuous, integer, boolean (0 or 1) and datetime (microseconds since
-            1970, UTC) columns are float64 with NaN for a missing value. Whole numbers are exact up to 2**53, instants
-            to the microsecond up to the year 2255. Infinities and values out of bounds are kept: clamping is the
-            encoder's. Categorical columns are int64 codes with -1 for a missing value, into `Column.labels` where
-            the schema gives the values and into `labels` where it does not.
+        columns: In the order of the schema. Continuous, integer, boolean (0 or 1), datetime (microseconds since 1970,
+            UTC) and date (its midnight) columns are float64 with NaN for a missing value. Whole numbers are exact up to
+            2**53, instants to the microsecond up to the year 2255. Infinities and values out of bounds are kept:
+            clamping is the encoder's. Categorical columns are int64 codes with -1 for a missing value, into
+            `Column.labels` where the schema gives the values and into `labels` where it does not.
         labels: The exact distinct categories, sorted, of the columns whose values the schema does not give.
             Private: only partition selection may let one out.
         unit: Codes of the unit column, one number per unit; None if every row is its own unit.
@@ -223,6 +224,21 @@ class _Cells:
         """The numbers that spell a missing value, such as -999."""
         return _numbers_from_text(pl.Series(sorted(self.missing)), {}).drop_nulls().to_list() if self.missing else []
 
+    def instants_from(self, text: pl.Series) -> pl.Series:
+        """Text as instants, null where it is none: in the column's format, else as in ISO 8601.
+
+        Objects of Python are written as in ISO 8601 before they come here, so that it is read beside a format; but not
+        beside one that begins like it, such as "%Y-%d-%m", where a cell could mean either.
+        """
+        form = self.column.format
+        if form is None:
+            return instants.from_text(text)
+        found = instants.held(formats.parse(text.str.strip_chars(), form))
+        unread = (found.is_null() & text.is_not_null()).arg_true()
+        if form.startswith("%Y-") or not len(unread):
+            return found
+        return found.scatter(unread, instants.from_text(text.gather(unread)))
+
     def factorised(self) -> tuple[np.ndarray, pl.Series]:
         """The place of each cell in a list of texts, and that list, so that the rest is done once per distinct text.
 
@@ -260,7 +276,7 @@ def _numbers(cells: _Cells) -> np.ndarray:
         array = np.where(np.isin(array, missing), np.nan, array)
     if cells.column.kind == "integer":  # in place, if the array is not the frame's own: new memory costs more
         array = np.rint(array, out=array if array.flags.writeable else None)
-    return array
+    return array if cells.column.decimals is None else formats.rounded(array, cells.column.decimals)
 
 
 def _plain_numbers(cells: _Cells) -> np.ndarray:
@@ -310,7 +326,7 @@ def _instants(cells: _Cells) -> np.ndarray:
     series = cells.series
     if cells.base in _TEXTS:
         text = series.cast(pl.String)
-        moments = instants.from_text(text)
+        moments = cells.instants_from(text)
         cells.require_one(moments.null_count() < len(moments), lambda: cells.holds_text(text))
     elif cells.base in (pl.Date, pl.Datetime, pl.Null):
         moments = series
@@ -319,9 +335,9 @@ def _instants(cells: _Cells) -> np.ndarray:
         return cells.none_readable()
     array = instants.microseconds(moments).cast(pl.Float64).to_numpy()
     if cells.missing:
-        missing = instants.from_text(pl.Series(sorted(cells.missing))).drop_nulls()
+        missing = cells.instants_from(pl.Series(sorted(cells.missing))).drop_nulls()
         array = np.where(np.isin(array, instants.microseconds(missing).cast(pl.Float64).to_numpy()), np.nan, array)
-    return array
+    return np.floor(array / instants.DAY) * instants.DAY if cells.column.kind == "date" else array
 
 
 def _codes(cells: _Cells) -> tuple[np.ndarray, list[str]]:
@@ -344,4 +360,6 @@ def _codes(cells: _Cells) -> tuple[np.ndarray, list[str]]:
 
 _TEXTS: Sequence[Any] = (pl.String, pl.Categorical, pl.Enum)
 _TEXTUAL: Sequence[Any] = (*_TEXTS, pl.Boolean, pl.Null, pl.Date, pl.Datetime, pl.Time)
-_ARRAYS = {"continuous": _numbers, "integer": _numbers, "boolean": _booleans, "datetime": _instants}
+_ARRAYS = {"continuous": _numbers, "integer": _numbers, "boolean": _booleans, "datetime": _instants} | {
+    "date": _instants
+}

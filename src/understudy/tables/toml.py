@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from understudy.core.files import reason
 from understudy.core.text import did_you_mean
 from understudy.tables.column import KINDS, Column
+from understudy.tables.hierarchies import Hierarchy
 from understudy.tables.values import SchemaError, show
 
 if TYPE_CHECKING:
@@ -88,5 +89,6 @@ def stated(owner: "DataclassInstance", *, leave_out: str) -> dict[str, Any]:
     for field in dataclasses.fields(owner):
         value = getattr(owner, field.name)
         if field.name != leave_out and (value != field.default or field.name == "name"):
-            found[field.name] = list(value) if isinstance(value, tuple) else value
+            written = value.written() if isinstance(value, Hierarchy) else value
+            found[field.name] = list(written) if isinstance(written, tuple) else written
     return found

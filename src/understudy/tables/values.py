@@ -12,7 +12,7 @@ from typing import TypeGuard, TypeVar
 
 Entry = TypeVar("Entry", bound=Hashable)
 
-Value = float | bool | str | datetime.datetime
+Value = float | bool | str | datetime.date
 """A public value in canonical form; whole numbers are `int`, and instants are naive and in UTC."""
 
 MAX_INTEGER = 2**53
@@ -28,9 +28,12 @@ class SchemaError(ValueError):
 
 
 def on_table_scale(value: Value) -> float:
-    """The number that stands for a value in the arrays of a table; an instant is microseconds since 1970."""
-    if isinstance(value, datetime.datetime):
-        return float((value - _EPOCH) // datetime.timedelta(microseconds=1))
+    """The number that stands for a value in the arrays of a table; an instant is microseconds since 1970.
+
+    A date is its midnight.
+    """
+    if isinstance(value, datetime.date):
+        return float((read_instant("", value) - _EPOCH) // datetime.timedelta(microseconds=1))
     return float(value)
 
 
@@ -83,6 +86,14 @@ def read_instant_or_text(rule: str, value: object) -> datetime.datetime:
     except ValueError:
         parsed = value
     return read_instant(rule, parsed)
+
+
+def read_date(rule: str, value: object) -> datetime.date:
+    """A date without a time of day; midnight means its date, and ISO 8601 text is a date too."""
+    moment = read_instant_or_text(rule, value)
+    if moment.time() != datetime.time():
+        raise SchemaError(f"{rule} to be a date without a time of day for kind 'date', got {show(value)}.")
+    return moment.date()
 
 
 def read_truth(rule: str, value: object) -> bool:

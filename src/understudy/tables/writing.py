@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 
 from understudy.core.files import reason, replacing
-from understudy.tables.column import Column
+from understudy.tables import formats
+from understudy.tables.column import DAY, Column
 from understudy.tables.schema import Schema
 from understudy.tables.sources import SEPARATORS, extension
 from understudy.tables.structure import TableError
@@ -47,14 +48,19 @@ def to_frame(
     return frame if kind == "polars" else frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-def write(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
+def write(frame: pl.DataFrame, path: str | os.PathLike[str], schema: Schema | None = None) -> None:
     """Writes a polars frame as CSV or Parquet, by the extension of the path; whole or not at all.
+
+    Args:
+        schema: If given, dates are written in their columns' `format` where cells are text.
 
     Raises:
         TableError: The extension is unknown or the place cannot be written. What was there is untouched.
     """
     name = os.fspath(path)
     ending = extension(path)
+    if schema is not None and ending != ".parquet":
+        frame = in_formats(frame, schema)
     try:
         with replacing(path) as temporary, temporary.open("wb") as file:
             if ending == ".parquet":
@@ -74,13 +80,15 @@ def write(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
 
 
 def as_shown(values: np.ndarray | Sequence[float], column: Column) -> np.ndarray:
-    """Numbers as a frame will hold them: whole where they are whole numbers or instants, and within what there is."""
+    """Numbers as a frame will hold them: on the column's grid if it has one, and within what there is."""
     array = np.asarray(values, dtype=np.float64)
     if column.kind == "integer":
         return np.clip(np.rint(array), -MAX_INTEGER, MAX_INTEGER)
     if column.kind == "datetime":
         return np.clip(np.rint(array), _FIRST_INSTANT, _LAST_INSTANT)
-    return array
+    if column.kind == "date":
+        return np.clip(np.rint(array / DAY) * DAY, _FIRST_INSTANT, _LAST_INSTANT)
+    return array if column.decimals is None else formats.rounded(array, column.decimals)
 
 
 def _to_series(values: np.ndarray | Sequence[float], column: Column, labels: Sequence[str]) -> pl.Series:
@@ -93,7 +101,15 @@ def _to_series(values: np.ndarray | Sequence[float], column: Column, labels: Seq
     if column.kind == "boolean":
         return series != 0
     whole = series.cast(pl.Int64)
+    if column.kind == "date":
+        return whole.cast(pl.Datetime("us")).cast(pl.Date)
     return whole.cast(pl.Datetime("us")) if column.kind == "datetime" else whole
+
+
+def in_formats(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The frame with every column that has a `format` as text in it, for a file whose cells have no type."""
+    formed = {column.name: column.format for column in schema if column.format is not None}
+    return frame.with_columns(formats.written(frame.get_column(name), form) for name, form in formed.items())
 
 
 def _to_pandas(frame: pl.DataFrame, columns: Mapping[str, Any], schema: Schema, labels: Mapping[str, Any]) -> Any:

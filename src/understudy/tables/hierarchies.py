@@ -1,0 +1,96 @@
+"""Hierarchies of categories: what a rare category falls back to, such as a diagnosis to its block and its chapter.
+
+The one rule: a hierarchy is public. It is a rule about the spelling (prefixes), or a table that anybody can look up;
+no row is read to find it.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from understudy.tables.values import SchemaError, is_list, read_category, show
+
+PREFIX = "prefix"
+DEFAULT_LENGTHS = (1, 3)
+"""The lengths that "prefix" stands for: chapter and category of the ICD, region and district of many postal codes."""
+LONGEST_PREFIX = 100
+MOST_LEVELS = 6
+"""A hierarchy has at most this many levels above the categories: each costs budget."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Hierarchy:
+    """What a category falls back to, level by level.
+
+    Attributes:
+        lengths: Of prefixes, ascending; empty if there is a table.
+        parents: The pairs (child, parent) of a table, sorted; empty if there are prefixes.
+    """
+
+    lengths: tuple[int, ...] = ()
+    parents: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def depth(self) -> int:
+        """How many levels there are above the categories."""
+        if self.lengths:
+            return len(self.lengths)
+        found = dict(self.parents)
+        return max(sum(1 for _ in _chain(child, found)) for child in found)
+
+    def written(self) -> list[int] | dict[str, str]:
+        """The hierarchy as TOML holds it."""
+        return list(self.lengths) if self.lengths else dict(self.parents)
+
+    def __str__(self) -> str:
+        if self.lengths:
+            return f"prefixes of {', '.join(map(str, self.lengths))}"
+        return f"a table of {len(self.parents)} parents"
+
+
+def read_hierarchy(rule: str, value: object) -> Hierarchy:
+    """A hierarchy from its written form: "prefix", lengths of prefixes, or a table of parents.
+
+    Raises:
+        SchemaError: It is none, or has a circle or too many levels.
+    """
+    if isinstance(value, Hierarchy):
+        value = value.written()
+    if value == PREFIX:
+        return Hierarchy(lengths=DEFAULT_LENGTHS)
+    if is_list(value):
+        return Hierarchy(lengths=_read_lengths(rule, value))
+    if isinstance(value, Mapping):
+        return Hierarchy(parents=_read_parents(rule, value))
+    raise SchemaError(f'{rule} to be "prefix", lengths such as [1, 3], or a table of parents, got {show(value)}.')
+
+
+def _read_lengths(rule: str, value: list | tuple) -> tuple[int, ...]:
+    for length in value:
+        if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= LONGEST_PREFIX:
+            raise SchemaError(f"{rule} to hold lengths of prefixes from 1 to {LONGEST_PREFIX}, got {show(length)}.")
+    if not value or len(value) > MOST_LEVELS or len(set(value)) < len(value):
+        raise SchemaError(f"{rule} to hold 1 to {MOST_LEVELS} lengths, each once, got {show(list(value))}.")
+    return tuple(sorted(value))
+
+
+def _read_parents(rule: str, value: Mapping) -> tuple[tuple[str, str], ...]:
+    if not value:
+        raise SchemaError(f"{rule} to name at least one parent, got an empty table.")
+    found = {
+        read_category(f"{rule}: each category", child): read_category(f"{rule}: the parent of {child!r}", parent)
+        for child, parent in value.items()
+    }
+    for child in found:
+        above = 0
+        for above, parent in enumerate(_chain(child, found), 1):
+            if parent == child or above > MOST_LEVELS:
+                fact = f"{child!r} is above itself" if parent == child else f"{child!r} has more"
+                raise SchemaError(f"{rule} to lead upwards in at most {MOST_LEVELS} steps, but {fact}.")
+    return tuple(sorted(found.items()))
+
+
+def _chain(child: str, parents: Mapping[str, str]) -> Iterator[str]:
+    """The ancestors of a category, the nearest first."""
+    while (parent := parents.get(child)) is not None:
+        yield parent
+        child = parent
