@@ -128,6 +128,7 @@ def _column(column: ColumnDraft) -> str:
         lines.append(_fact(fact, "likewise" if fact.why == before and not fact.seen else fact.why))
         before = fact.why
     given = {fact.key for fact in column.facts}
+    given |= {"values"} if "levels" in given else set()  # which exclude each other
     lines += [hint for key, hint in _HINTS.get(column.kind, {}).items() if key not in given]
     return "\n".join(lines if "nullable" in given else [*lines, _NULLABLE])
 
