@@ -63,8 +63,8 @@ def test_a_comparison_with_a_unit_has_a_line_for_each_method(tmp_path):
     asked = Comparison(
         schema=SCHEMA, train=train, holdout=holdout, epsilon=1.0, delta=1e-5, metrics=["wd", "tvd2"], ledger=ledger
     )
-    real, shuffled = asked.baselines()
-    assert shuffled.values["tvd2"] > real.values["tvd2"] and shuffled.values["wd"] == pytest.approx(real.values["wd"])
+    real, shuffled = ({name: value or 0.0 for name, value in line.values.items()} for line in asked.baselines())
+    assert shuffled["tvd2"] > real["tvd2"] and shuffled["wd"] == pytest.approx(real["wd"])
     line = asked.run("copula")
     assert line.charged and line.refused is None and set(line.values) == {"wd", "tvd2"}
     assert us.LedgerFile(ledger).total("visits").fits == 1
