@@ -20,14 +20,15 @@ from understudy.core.files import reason, replacing
 from understudy.core.notebooks import card
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
-from understudy.encoding.encoder import Encoder, EncoderFacts
+from understudy.encoding.encoder import Encoder, EncoderFacts, Levels
 from understudy.privacy.receipt import Receipt
 from understudy.synthesizers import FITTED, METHODS
 from understudy.synthesizers.base import ConditionalSampler, DensityModel, Fitted, Interval, Method, WeightedParents
+from understudy.synthesizers.conditioning import draw_given, is_supported
 from understudy.tables import rejection
 from understudy.tables.constraints import sums
-from understudy.tables.rejection import Acceptance, rules
-from understudy.tables.rules import Condition, SyntheticRows
+from understudy.tables.rejection import Acceptance, SamplingError, rules
+from understudy.tables.rules import Condition, Rule, SyntheticRows
 from understudy.tables.schema import Schema
 from understudy.tables.table import read
 from understudy.tables.where import read_where
@@ -106,11 +107,40 @@ class Model:
             raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
         key, conditions = Key.new(seed), read_where(where, self.schema, self.encoder.labels)
         held = [*rules(self.schema), *conditions]
-        columns, acceptance = rejection.keep(
-            lambda m, key: self._draw(m, key, conditions), held, int(n), key=key, patient=bool(conditions)
-        )
+        columns, acceptance = self._kept(held, conditions, int(n), key)
         object.__setattr__(self, "acceptance", acceptance)
         return to_frame(columns, self.schema, self.encoder.labels, self.kind)
+
+    def _kept(
+        self, held: Sequence[Rule], conditions: Sequence[Condition], n: int, key: Key
+    ) -> tuple[dict[str, NDArray], Acceptance]:
+        """Rows that keep all rules: by rejection or, if they are rare and the model has densities, by importance."""
+        weighted = self._conditions_by_importance(conditions)
+        try:
+            patient = bool(conditions) and not weighted
+            return rejection.keep(lambda m, key: self._draw(m, key, conditions), held, n, key=key, patient=patient)
+        except SamplingError:
+            if not weighted or not isinstance(self.generator, DensityModel):
+                raise
+        worth: list[float] = []
+
+        def draw(m: int, key: Key) -> SyntheticRows:
+            assert isinstance(self.generator, DensityModel)
+            levels, effective = draw_given(self.generator, self.encoder, weighted, m, key=key)
+            worth.append(effective)
+            return self._decoded(levels)
+
+        columns, acceptance = rejection.keep(draw, held, n, key=key.child("importance"))
+        return columns, dataclasses.replace(acceptance, effective=min(sum(worth), n))
+
+    def _conditions_by_importance(self, conditions: Sequence[Condition]) -> dict[Condition, Interval]:
+        """The conditions with their levels, if importance can meet all of them; else none."""
+        totals = {each.total for each in sums(self.schema.constraints)}
+        if not isinstance(self.generator, DensityModel) or isinstance(self.generator, ConditionalSampler):
+            return {}
+        if any(each.column in totals or not is_supported(self.encoder, each) for each in conditions):
+            return {}
+        return {each: self._interval(each) for each in conditions}
 
     def _draw(self, n: int, key: Key, conditions: Sequence[Condition]) -> SyntheticRows:
         """SyntheticRows of the generator with totals computed, as a frame will show them; not yet held to any rule."""
@@ -119,8 +149,12 @@ class Model:
             levels = self.generator.sample_within(n, within, key=key)
         else:
             levels = self.generator.sample(n, key=key)
+        return self._decoded(levels, as_they_are=not (self.schema.constraints or conditions))
+
+    def _decoded(self, levels: Levels, *, as_they_are: bool = False) -> SyntheticRows:
+        """The values at these levels as a frame will show them, with totals computed."""
         columns = self.encoder.decode(levels)
-        if self.schema.constraints or conditions:
+        if not as_they_are:
             numeric = [column for column in self.schema if column.is_numeric]
             columns |= {column.name: as_shown(columns[column.name], column) for column in numeric}
         rows = SyntheticRows(columns, self.encoder.labels)

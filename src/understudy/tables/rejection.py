@@ -35,11 +35,13 @@ class Acceptance:
         drawn: How many were drawn.
         kept: How many of them keep every rule.
         broken: For each rule, how many break it.
+        effective: If rows were drawn by importance, how many independent ones they are worth; else None.
     """
 
     drawn: int
     kept: int
     broken: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    effective: float | None = None
 
     @property
     def share(self) -> float:
@@ -48,6 +50,8 @@ class Acceptance:
 
     def __str__(self) -> str:
         text = f"{self.kept} of {self.drawn} rows drawn keep the rules ({_percent(self.share)})"
+        if self.effective is not None:
+            text = f"{text}; drawn by importance, worth about {self.effective:.0f} independent rows"
         return f"{text}; {self.worst}" if self.kept < self.drawn else text
 
     @property
