@@ -27,9 +27,10 @@ from understudy.synthesizers.base import ConditionalSampler, DensityModel, Fitte
 from understudy.synthesizers.conditioning import draw_given, is_supported
 from understudy.tables import rejection
 from understudy.tables.constraints import sums
-from understudy.tables.rejection import Acceptance, SamplingError, rules
-from understudy.tables.rules import Condition, Rule, SyntheticRows
-from understudy.tables.schema import Schema
+from understudy.tables.differences import Difference, differences, measured, modelled, restored
+from understudy.tables.rejection import Acceptance, SamplingError, held_rules
+from understudy.tables.rules import Condition, SyntheticRows
+from understudy.tables.schema import Schema, with_rules
 from understudy.tables.table import read
 from understudy.tables.where import read_where
 from understudy.tables.writing import as_shown, to_frame
@@ -56,6 +57,8 @@ class Model:
         receipt: What was charged, for what.
         method: The configuration it was fitted with.
         kind: The kind of frame that was fitted and that `sample` gives: "polars", "pandas" or "pyarrow".
+        stated: The schema as its owner wrote it; None if it is the encoder's. The encoder's has differences in place of
+            columns that an inequality ties to another (tables/differences.py).
         acceptance: Of the last `sample`: how many rows were drawn, and how many kept the constraints and conditions.
             None before the first.
     """
@@ -65,16 +68,27 @@ class Model:
     receipt: Receipt
     method: Method
     kind: str = "polars"
+    stated: Schema | None = None
     acceptance: Acceptance | None = dataclasses.field(default=None, init=False, repr=False)
 
     @property
     def schema(self) -> Schema:
-        return self.encoder.schema
+        return self.encoder.schema if self.stated is None else self.stated
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """The columns that are modelled by how far they lie from another one."""
+        return differences(self.schema) if self.schema != self.encoder.schema else ()
 
     @property
     def parents(self) -> dict[str, list[str]]:
         """The Bayes network: for every column, the earlier ones it is made from."""
-        return self.generator.parents(self.schema)
+        flags = {each.flag: each.column for each in self.differences}
+        found: dict[str, list[str]] = {name: [] for name in self.schema.generation_order}
+        for name, earlier in self.generator.parents(self.encoder.schema).items():
+            own = flags.get(name, name)
+            found[own] += [flags.get(each, each) for each in earlier]
+        return {name: [each for each in dict.fromkeys(own) if each != name] for name, own in found.items()}
 
     @property
     def strengths(self) -> dict[str, dict[str, float]]:
@@ -83,9 +97,22 @@ class Model:
         For the sequential generators it is the norm of the earlier column's weights: in deviations, how far the column
         moves at most when the earlier one moves by one, up to a factor of two.
         """
-        return self.generator.strengths() if isinstance(self.generator, WeightedParents) else {}
+        found = self.generator.strengths() if isinstance(self.generator, WeightedParents) else {}
+        flags = {each.flag for each in self.differences}
+        return {
+            name: {each: weight for each, weight in own.items() if each not in flags}
+            for name, own in found.items()
+            if name not in flags
+        }
 
-    def sample(self, n: int, seed: int | None = None, *, where: Mapping[str, Any] | None = None) -> Any:
+    def sample(
+        self,
+        n: int,
+        seed: int | None = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        rules: Sequence[Any] = (),
+    ) -> Any:
         """`n` synthetic rows, in the kind of frame that was fitted. Each keeps the constraints of the schema.
 
         The number is always given: the true number of rows is private.
@@ -94,81 +121,91 @@ class Model:
             seed: The same one gives the same rows.
             where: Conditions on the rows, by column: a value; a pair (low, high) of numbers or dates, both included,
                 None for no bound; several categories; or None for a missing cell.
+            rules: Further constraints that these rows keep, in the forms that a schema has, such as "a >= b".
 
         Privacy:
             Costs nothing: constraints and conditions are public, and so is the model.
 
         Raises:
-            ConstraintError: A condition does not fit the schema.
+            ConstraintError: A rule or a condition does not fit the schema.
             SamplingError: Fewer than one drawn row in a hundred keeps the constraints, or so few meet the conditions
                 that some 20 million rows would have to be drawn.
         """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
         key, conditions = Key.new(seed), read_where(where, self.schema, self.encoder.labels)
-        held = [*rules(self.schema), *conditions]
-        columns, acceptance = self._kept(held, conditions, int(n), key)
+        schema = with_rules(self.schema, rules)
+        columns, acceptance = self._kept(schema, conditions, int(n), key)
         object.__setattr__(self, "acceptance", acceptance)
         return to_frame(columns, self.schema, self.encoder.labels, self.kind)
 
     def _kept(
-        self, held: Sequence[Rule], conditions: Sequence[Condition], n: int, key: Key
+        self, schema: Schema, conditions: Sequence[Condition], n: int, key: Key
     ) -> tuple[dict[str, NDArray], Acceptance]:
         """Rows that keep all rules: by rejection or, if they are rare and the model has densities, by importance."""
-        weighted = self._conditions_by_importance(conditions)
+        weighted, held = self._conditions_by_importance(conditions), held_rules(schema)
         try:
-            patient = bool(conditions) and not weighted
-            return rejection.keep(lambda m, key: self._draw(m, key, conditions), held, n, key=key, patient=patient)
+            return rejection.keep(
+                lambda m, key: self._draw(m, key, conditions, schema),
+                held,
+                n,
+                conditions=conditions,
+                key=key,
+                patient=bool(conditions) and not weighted,
+            )
         except SamplingError:
-            if not weighted or not isinstance(self.generator, DensityModel):
+            if not weighted:
                 raise
         worth: list[float] = []
 
         def draw(m: int, key: Key) -> SyntheticRows:
-            assert isinstance(self.generator, DensityModel)
+            assert isinstance(self.generator, DensityModel)  # else nothing is weighted
             levels, effective = draw_given(self.generator, self.encoder, weighted, m, key=key)
             worth.append(effective)
-            return self._decoded(levels)
+            return self._decoded(levels, schema, key=key)
 
-        columns, acceptance = rejection.keep(draw, held, n, key=key.child("importance"))
+        columns, acceptance = rejection.keep(draw, held, n, conditions=conditions, key=key.child("importance"))
         return columns, dataclasses.replace(acceptance, effective=min(sum(worth), n))
 
     def _conditions_by_importance(self, conditions: Sequence[Condition]) -> dict[Condition, Interval]:
         """The conditions with their levels, if importance can meet all of them; else none."""
-        totals = {each.total for each in sums(self.schema.constraints)}
         if not isinstance(self.generator, DensityModel) or isinstance(self.generator, ConditionalSampler):
             return {}
-        if any(each.column in totals or not is_supported(self.encoder, each) for each in conditions):
+        if any(each.column in self._computed or not is_supported(self.encoder, each) for each in conditions):
             return {}
         return {each: self._interval(each) for each in conditions}
 
-    def _draw(self, n: int, key: Key, conditions: Sequence[Condition]) -> SyntheticRows:
+    @property
+    def _computed(self) -> set[str]:
+        """The columns that are not drawn but computed: totals, and columns with a difference."""
+        return {each.total for each in sums(self.schema.constraints)} | {each.column for each in self.differences}
+
+    def _draw(self, n: int, key: Key, conditions: Sequence[Condition], schema: Schema) -> SyntheticRows:
         """SyntheticRows of the generator with totals computed, as a frame will show them; not yet held to any rule."""
         within = self._levels_within(conditions) if isinstance(self.generator, ConditionalSampler) else {}
         if isinstance(self.generator, ConditionalSampler) and within:
             levels = self.generator.sample_within(n, within, key=key)
         else:
             levels = self.generator.sample(n, key=key)
-        return self._decoded(levels, as_they_are=not (self.schema.constraints or conditions))
+        return self._decoded(levels, schema, key=key, as_they_are=not (schema.constraints or conditions))
 
-    def _decoded(self, levels: Levels, *, as_they_are: bool = False) -> SyntheticRows:
+    def _decoded(self, levels: Levels, schema: Schema, *, key: Key, as_they_are: bool = False) -> SyntheticRows:
         """The values at these levels as a frame will show them, with totals computed."""
-        columns = self.encoder.decode(levels)
+        columns = restored(self.encoder.decode(levels), self.schema, self.differences, key=key)
         if not as_they_are:
-            numeric = [column for column in self.schema if column.is_numeric]
+            numeric = [column for column in schema if column.is_numeric]
             columns |= {column.name: as_shown(columns[column.name], column) for column in numeric}
-        rows = SyntheticRows(columns, self.encoder.labels)
-        for each in sums(self.schema.constraints):
-            columns[each.total] = as_shown(each.enforced(rows), self.schema[each.total])
+        rows = SyntheticRows(columns, self.encoder.labels, self.encoder.strata(levels) if schema.constraints else {})
+        for each in sums(schema.constraints):
+            columns[each.total] = as_shown(each.enforced(rows), schema[each.total])
         return rows
 
     def _levels_within(self, conditions: Sequence[Condition]) -> dict[str, Interval]:
         """The levels at which conditions hold, by column, if they are one interval.
 
-        A total is not drawn but computed, so a condition on it is left to rejection.
+        A total or a column with a difference is not drawn but computed, so a condition on it is left to rejection.
         """
-        totals = {each.total for each in sums(self.schema.constraints)}
-        found = {each.column: self._interval(each) for each in conditions if each.column not in totals}
+        found = {each.column: self._interval(each) for each in conditions if each.column not in self._computed}
         return {name: (low, high) for name, (low, high) in found.items() if low < high}
 
     def _interval(self, condition: Condition) -> Interval:
@@ -202,7 +239,8 @@ class Model:
             having = ", ".join(name for name, fitted in FITTED.items() if issubclass(fitted, DensityModel))
             raise TypeError(f"log_density: {self.method.name} has no densities. Fit one of {having}.")
         given = read(frame, self.schema)
-        return self.generator.log_density(self.encoder, given.columns, given.labels)
+        columns = measured(given.columns, self.differences)
+        return self.generator.log_density(self.encoder, columns, given.labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to one file, whole or not at all."""
@@ -212,6 +250,7 @@ class Model:
             "schema": self.schema.to_toml(),
             "method": {"name": self.method.name, **dataclasses.asdict(self.method)},
             "kind": self.kind,
+            "differences": bool(self.differences),
             **self.encoder.facts(),
             "receipt": json.loads(self.receipt.to_json()),
         }
@@ -271,10 +310,12 @@ def _rebuild(name: str, document: Mapping[str, Any], arrays: Mapping[str, NDArra
     settings = {key: value for key, value in document["method"].items() if key != "name"}
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     generator = {key.removeprefix(GENERATOR): array for key, array in arrays.items() if key.startswith(GENERATOR)}
+    fitted = modelled(schema) if document.get("differences") else schema
     return Model(
-        Encoder.from_arrays(schema, EncoderFacts(rows=document["rows"], columns=document["columns"]), arrays),
+        Encoder.from_arrays(fitted, EncoderFacts(rows=document["rows"], columns=document["columns"]), arrays),
         FITTED[method].from_arrays(generator),
         Receipt.from_json(json.dumps(document["receipt"])),
         METHODS[method](**settings),
         document["kind"],
+        schema,
     )

@@ -35,11 +35,13 @@ from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.privacy.plan import Budget
+from understudy.privacy.row_maps import Gap, MissingFlag, RowMap
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import DEFAULT, resolve
 from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
 from understudy.synthesizers.planning import Plan, expected_cost, planned_mechanisms
 from understudy.synthesizers.progress import shown
+from understudy.tables.differences import differences, modelled
 from understudy.tables.schema import UNNAMED, Schema
 from understudy.tables.table import read
 from understudy.tables.values import SchemaError
@@ -124,7 +126,7 @@ def fit_many(
             requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
             generators = _fit_generators(requests)
     return [
-        Model(request.encoder, generator, request.ledger.receipt(version=__version__), request.method, kind)
+        Model(request.encoder, generator, request.ledger.receipt(version=__version__), request.method, kind, schema)
         for request, generator in zip(requests, generators, strict=True)
     ]
 
@@ -172,7 +174,7 @@ def _planned_fits(
         budget = Budget(epsilon=each, delta=delta)
         ledger = Ledger(
             budget,
-            planned_mechanisms(schema, method, budget),
+            planned_mechanisms(modelled_by(method, schema), method, budget),
             unit=schema.unit or "row",
             max_rows_per_unit=schema.max_rows_per_unit or 1,
             seed=seed,
@@ -207,6 +209,7 @@ def lock_table(table: Any, schema: Schema, fits: Sequence[PlannedFit]) -> tuple[
 
 def _encoded(planned: PlannedFit, rows: PrivateRows, schema: Schema) -> FitRequest[Method]:
     """The request that the method gets once the encoder is fitted."""
+    rows, schema = _with_differences(planned.method, rows, schema)
     return FitRequest(
         method=planned.method,
         rows=rows,
@@ -214,6 +217,27 @@ def _encoded(planned: PlannedFit, rows: PrivateRows, schema: Schema) -> FitReque
         ledger=planned.ledger,
         key=planned.key.child("method"),
     )
+
+
+def modelled_by(method: Method, schema: Schema) -> Schema:
+    """The schema that a method is fitted to: with differences, unless columns pass through as they are."""
+    return modelled(schema) if method.encoding_share else schema
+
+
+def _with_differences(method: Method, rows: PrivateRows, schema: Schema) -> tuple[PrivateRows, Schema]:
+    """The rows and the schema that a method is fitted to.
+
+    Privacy:
+        Releases nothing: row by row, through public maps.
+    """
+    if not method.encoding_share:
+        return rows, schema
+    maps: dict[str, RowMap] = {}
+    for each in differences(schema):
+        maps[each.column] = Gap(each.upper, each.lower, each.unit)
+        if each.flag is not None:
+            maps[each.flag] = MissingFlag(each.column)
+    return (rows.derive(maps, keep=True) if maps else rows), modelled(schema)
 
 
 def _fit_encoder(planned: PlannedFit, rows: PrivateRows, schema: Schema) -> Encoder:
@@ -276,14 +300,17 @@ def plan(
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError(f"rows: expected a whole number >= 1, got {rows!r}.")
     method, budget = resolve(method), Budget(epsilon=epsilon, delta=delta)
+    schema = modelled_by(method, schema)
     planned = planned_mechanisms(schema, method, budget)
     seconds, megabytes = expected_cost(schema, planned, rows or schema.rows or 0)
+    charges = planned_charges(planned, Ledger(budget, planned).scale)
     return Plan(
         method=method.name,
         budget=budget,
         items=tuple(planned),
-        charges=tuple(planned_charges(planned, Ledger(budget, planned).scale)),
+        charges=tuple(charges),
         rows=rows or schema.rows,
         seconds=seconds,
         megabytes=megabytes,
+        rows_to_be_seen={k: v for each in charges for k, v in encoding.rows_to_be_seen(schema, each).items()},
     )

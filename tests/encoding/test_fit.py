@@ -137,3 +137,51 @@ def test_a_row_count_in_the_schema_may_be_far_off(stated, method):
     assert np.ptp(made["x"].to_numpy()) < 70
     if method == "copula":
         assert abs(np.corrcoef(made["x"], made["y"])[0, 1] - 0.5**0.5) < 0.05
+
+
+# Levels of categories.
+
+
+def icd(count, seed=0):
+    """Codes of which some are common and most are rare, and the share of each chapter."""
+    draw = np.random.default_rng(seed)
+    codes = [f"{'ABCDE'[i % 5]}{i // 5 % 20:02}.{i // 100}" for i in range(400)]
+    weight = 1 / np.arange(1, 401)
+    return draw.choice(codes, count, p=weight / weight.sum())
+
+
+@pytest.mark.parametrize(
+    "levels", ["prefix", [1, 3], {str(code): str(code[0]) for code in icd(20_000)}], ids=["prefix", "lengths", "table"]
+)
+def test_rare_categories_become_their_group_instead_of_other(levels):
+    codes = icd(20_000)
+    flat = understudy.fit(*one("categorical", codes), "independent", epsilon=0.1, seed=0)
+    model = understudy.fit(*one("categorical", codes, levels=levels), "independent", epsilon=0.1, seed=0)
+    assert flat.encoder.other_shares["x"] > 0.3 > 0.05 > model.encoder.other_shares["x"]
+    chapters = model.sample(20_000, seed=0)["x"].str.slice(0, 1)
+    for chapter in "ABCDE":
+        assert abs((chapters == chapter).mean() - np.mean([code[0] == chapter for code in codes])) < 0.05
+
+
+def test_a_level_costs_what_a_selection_costs():
+    schema = Schema(columns=(Column(name="x", kind="categorical", levels=[1, 3]), Column(name="y", kind="categorical")))
+    planned = {each.name: each for each in encoding.plan(schema, share=1.0, delta=1e-6)}
+    assert planned["select"].times == 4 and planned["count selected"].times == 2
+    assert planned["select"].share / 4 == pytest.approx(0.3 / 0.7 * planned["count selected"].share / 2)
+    assert sum(each.share for each in planned.values() if each.name != "rows") == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("unit", [None, "who"])
+def test_a_plan_says_how_many_rows_make_a_category_visible(unit):
+    """Half of all fits see a category with that many rows."""
+    schema = Schema(columns=(Column(name="x", kind="categorical"),), unit=unit, max_rows_per_unit=unit and 2)
+    plan = understudy.plan(schema, "independent", epsilon=0.5)
+    needed = plan.rows_to_be_seen["x"]
+    assert f"about {needed} rows" in str(plan) and plan.to_json()["rows_to_be_seen"] == {"x": needed}
+    frame = pl.DataFrame({"x": ["common"] * 5000 + ["rare"] * needed, "who": range(5000 + needed)})
+    frame = frame if unit else frame.drop("who")
+    seen = 0
+    for seed in range(60):
+        model = understudy.fit(frame, schema, "independent", epsilon=0.5, seed=seed)
+        seen += "rare" in model.encoder.labels["x"]
+    assert 12 <= seen <= 48

@@ -58,7 +58,7 @@ def test_without_a_unit_every_row_is_its_own():
 def test_rows_show_the_names_of_their_columns_and_nothing_else():
     rows = named(["Xanthippe"], np.full(4, 0))
     assert repr(rows) == str(rows) == f"{rows}" == "PrivateRows(c)"
-    assert dir(rows) == ["derive", "max_rows_per_unit", "names", "relabel"]
+    assert dir(rows) == ["coarsen", "derive", "max_rows_per_unit", "names", "relabel"]
     assert not hasattr(rows, "__dict__") and not hasattr(rows, "__len__") and not hasattr(rows, "__array__")
 
 

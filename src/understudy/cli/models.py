@@ -103,6 +103,9 @@ def fit(
     elif not quiet:
         click.echo(str(model.receipt))
         click.echo()
+        for column, share in model.encoder.other_shares.items():
+            seen = count(len(model.encoder.labels[column]) - 1, "label")
+            click.echo(f"Column {column!r} has {seen}, and about {100 * share:.2g} % of the rows became `other`.")
         if ledger is not None:
             click.echo(f"Charged to table {facts.name!r} in {ledger}.")
         click.echo(f"Model written to {output}. Sampling from it is free, as often as you like:")

@@ -19,6 +19,7 @@ from understudy.encoding.plan import (
     counted_as,
     measurement_of,
     plan,
+    rows_to_be_seen,
     single_column_noise,
 )
 from understudy.encoding.scores import (
@@ -66,6 +67,7 @@ __all__ = [
     "pass_through_encoder",
     "places",
     "plan",
+    "rows_to_be_seen",
     "score_columns",
     "score_rows",
     "single_column_noise",

@@ -5,10 +5,13 @@ nothing here sees a row. What comes in are counts that already carry noise, and 
 is read, in both directions, is in privacy/piecewise.py.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from understudy.encoding.consistency import to_simplex
 from understudy.encoding.partitions import inner_points, is_geometric, next_float
+from understudy.encoding.tails import Counted, long_tail
 from understudy.privacy.piecewise import Distribution, Floats
 
 # A neighbouring bin belongs to the support if it holds NEAR deviations of the noise, and one that would double the
@@ -90,17 +93,32 @@ def without_gaps(masses: Floats, noise: float) -> Floats:
 
 
 def distribution(
-    edges: Floats, masses: Floats, *, noise: float, low: float | None, high: float | None, integer: bool
+    edges: Floats,
+    masses: Floats,
+    *,
+    noise: float,
+    low: float | None,
+    high: float | None,
+    integer: bool,
+    counted: Sequence[Counted] = (),
 ) -> Distribution:
     """The distribution function that noisy masses over a partition stand for.
 
     Bins of noise at either end are dropped and masses are made non-negative. Wide bins are filled evenly in the
     logarithm; an end bin continues the density of its neighbour and dies away. Thin tails follow, with a trace that
     joins them to the bounds, if the schema gives any. What lies farther out is read as the last knot.
+
+    Args:
+        counted: All rounds of counts, of which a long upper tail is made (tails.py); without them, of bins alone.
     """
     bounded = low is not None and high is not None
     first, inside = support(edges, masses, noise, far=FAR_WITHIN_BOUNDS if bounded else FAR)
     inside = without_gaps(inside, noise)
+    last = first + len(inside) - 1
+    tail = long_tail(counted, masses, noise=noise, high=high, integer=integer, last=last) if counted else None
+    if tail is not None and tail.start > first:
+        inside = np.concatenate([inside[: tail.start - first], tail.masses])
+        edges = np.concatenate([edges[: tail.start], tail.edges])
     total = max(float(inside.sum()), 1.0)
     inside = to_simplex(inside, total)
     kept = np.flatnonzero(inside > 0)

@@ -18,10 +18,11 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
+import numpy as np
 from numpy.typing import NDArray
 
 from understudy.encoding.columns import ColumnEncoder, ColumnFacts, PassThroughEncoder, facts_of, from_facts
-from understudy.encoding.plan import measurement_of
+from understudy.encoding.plan import ancestors, measurement_of
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import Floats
 from understudy.privacy.rows import PrivateRows
@@ -31,6 +32,9 @@ from understudy.tables.values import SchemaError
 
 Levels = dict[str, Floats]
 """A level per row and column; NaN is a missing value."""
+
+STRATA = 16
+"""Margins of numbers have this many bins of equal mass."""
 
 STANDARDISED = (
     "THE STANDARDISATION OF THE COLUMNS WAS NOT PRIVATE. They were taken as they came, standardised beforehand; if "
@@ -60,6 +64,17 @@ class Encoder:
         return {name: each.labels for name, each in self.columns.items() if each.labels is not None}
 
     @property
+    def other_shares(self) -> dict[str, float]:
+        """For every column whose categories were selected, the noisy share of rows that became `other`."""
+        found = {}
+        for name, each in self.columns.items():
+            if each.labels is not None and measurement_of(each.column) == "open":
+                shares = np.diff(each.distribution.cdf)
+                place = each.labels.index(other_label(each.column))
+                found[name] = float(shares[place]) * (1.0 - each.missing)
+        return found
+
+    @property
     def outermost_level(self) -> float:
         """Levels of scores stay this far from 0 and 1: no score lies farther out than in a sample of this size."""
         return 0.25 / max(self.rows, 10.0)
@@ -67,6 +82,21 @@ class Encoder:
     def decode(self, levels: Levels) -> dict[str, NDArray]:
         """Columns of values from columns of levels."""
         return {name: self.columns[name].values(levels[name]) for name in self.schema.names}
+
+    def strata(self, levels: Levels) -> dict[str, NDArray]:
+        """The bin of every row in each column, for margins: a category, or one of `STRATA` intervals of levels.
+
+        The last bin is that of missing values.
+        """
+        found = {}
+        for name, each in self.columns.items():
+            if each.labels is not None:
+                codes = self.columns[name].values(levels[name])
+                found[name] = np.where(np.isnan(codes) | (codes < 0), len(each.labels), codes).astype(np.int64)
+            else:
+                inside = np.clip(np.nan_to_num(levels[name]) * STRATA, 0, STRATA - 1).astype(np.int64)
+                found[name] = np.where(np.isnan(levels[name]), STRATA, inside)
+        return found
 
     def facts(self) -> EncoderFacts:
         """What a model file says of the encoder, beside `arrays`."""
@@ -128,8 +158,12 @@ def with_public_codes(rows: PrivateRows, encoder: Encoder, names: Iterable[str])
 
 
 def relabelled(rows: PrivateRows, column: Column, labels: Sequence[str]) -> PrivateRows:
-    """The rows with one open category column as codes into public labels; any other category is `other`."""
-    return rows.relabel(column.name, labels, other=labels.index(other_label(column)))
+    """The rows with one open category column as codes into public labels.
+
+    A category that is not among them becomes its narrowest group that is, if the column has levels, and else `other`.
+    """
+    other = labels.index(other_label(column))
+    return rows.relabel(column.name, labels, other=other, ancestors=ancestors(column))
 
 
 def other_label(column: Column) -> str:

@@ -13,7 +13,8 @@ from understudy.encoding.columns import CategoricalEncoder, ColumnEncoder, Numer
 from understudy.encoding.consistency import Round, combine, to_simplex
 from understudy.encoding.distributions import distribution
 from understudy.encoding.encoder import Encoder, other_label, relabelled
-from understudy.encoding.plan import COUNT, COUNT_SELECTED, ROUNDS, ROWS, SELECT, measurement_of
+from understudy.encoding.plan import COUNT, COUNT_SELECTED, ROUNDS, ROWS, SELECT, ancestors, measurement_of
+from understudy.encoding.tails import Counted
 from understudy.privacy.counts import noisy_counts, noisy_row_count, popular_categories
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import Distribution
@@ -80,6 +81,7 @@ def _fit_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
     octaves = partitions.octaves_for(noise, float(root.counts[0]))
     edges = partitions.starting_edges(low=low, high=high, integer=integer, atoms=atoms, octaves=octaves)
     rounds, parents, masses = [root], np.zeros(len(edges), int), np.zeros(0)
+    counted: list[Counted] = []
     for step, planned in enumerate(ROUNDS):
         bins = len(edges)
         counts = noisy_counts(
@@ -92,6 +94,7 @@ def _fit_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
             key=key.child(planned).child(name),
         )
         rounds.append(Round(counts, sigma[planned] ** 2, parents))
+        counted.append(Counted(edges, counts, sigma[planned] ** 2))
         masses = combine(rounds)
         if step < len(ROUNDS) - 1:
             edges, parents = partitions.refine(
@@ -104,18 +107,32 @@ def _fit_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
             parents = np.append(parents, bins - 1)
     present = masses[: len(edges) - 1]
     missing = _missing_share(masses[-1], present.sum()) if column.nullable else 0.0
-    learned = distribution(edges, present, noise=noise, low=low, high=high, integer=integer)
+    learned = distribution(edges, present, noise=noise, low=low, high=high, integer=integer, counted=counted)
     return NumericEncoder(column, learned, missing), float(masses.sum())
 
 
 def _fit_open(rows: PrivateRows, column: Column, ledger: Ledger, key: Key) -> FittedColumn:
-    """Selects the categories of a column whose values the schema does not list, then counts them."""
-    what = f"which categories '{column.name}' has"
-    found, _ = popular_categories(
-        rows, column.name, what=what, planned=SELECT, ledger=ledger, key=key.child("select").child(column.name)
-    )
+    """Selects the categories of a column whose values the schema does not list, then counts them.
+
+    If the column has levels, the rows whose category was not selected are counted in its narrowest group, those whose
+    group was not selected either in the next, and so on; what is left is `other`.
+    """
+    name, above = column.name, ancestors(column)
+    found: list[str] = []
+    for level in range(len(above) + 1):
+        left = rows.coarsen(name, above[:level], seen=found) if level else rows
+        own = key.child("select").child(name)
+        selected, _ = popular_categories(
+            left,
+            name,
+            what=f"which categories '{name}' has" + (f", {level} up" if level else ""),
+            planned=SELECT,
+            ledger=ledger,
+            key=own.child(f"level {level}") if level else own,
+        )
+        found += [label for label in selected if label not in found]
     other = other_label(column)
-    labels = tuple(found) if other in found else (*found, other)
+    labels = tuple(sorted(found)) if other in found else (*sorted(found), other)
     return _fit_categories(relabelled(rows, column, labels), column, labels, COUNT_SELECTED, ledger, key)
 
 

@@ -4,10 +4,13 @@ The one rule: the names of these mechanisms stand here and nowhere else. Whoever
 asks `single_column_noise`.
 """
 
+import math
 from typing import Literal
 
+from understudy.privacy.ancestors import Ancestor
+from understudy.privacy.counts import threshold
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.plan import PlannedMechanism
+from understudy.privacy.plan import Charge, PlannedMechanism
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
 
@@ -53,11 +56,41 @@ def single_column_noise(column: Column, ledger: Ledger) -> float:
     return ledger.max_rows_per_unit * precision**-0.5
 
 
+def selections(column: Column) -> int:
+    """How many selections of categories a column needs: one if it is open, and one for each level above."""
+    if measurement_of(column) != "open":
+        return 0
+    return 1 + (column.levels.depth if column.levels is not None else 0)
+
+
+def ancestors(column: Column) -> tuple[Ancestor, ...]:
+    """The public groups that a rare category of a column falls back to, the narrowest first."""
+    if column.levels is None:
+        return ()
+    if column.levels.lengths:
+        return tuple(Ancestor(length=length) for length in reversed(column.levels.lengths))
+    return tuple(Ancestor(parents=column.levels.parents, steps=step + 1) for step in range(column.levels.depth))
+
+
+def rows_to_be_seen(schema: Schema, charge: Charge) -> dict[str, int]:
+    """For each open column, how many rows a category or a group needs to be seen in half of all fits."""
+    if charge.name != SELECT:
+        return {}
+    most = schema.max_rows_per_unit or 1
+    limit = most + threshold(charge.noise_multiplier * most, charge.threshold_delta / most)
+    return {column.name: math.ceil(limit) for column in schema if selections(column)}
+
+
 def plan(schema: Schema, *, share: float, delta: float) -> list[PlannedMechanism]:
-    """What the encoder will measure with `share` of the whole budget, divided evenly among the columns."""
+    """What the encoder will measure with `share` of the whole budget.
+
+    It is divided evenly among the columns, but every level of a column's categories adds the share of a selection, so
+    that a further level makes none of the others noisier than those of another column.
+    """
     kinds = [measurement_of(column) for column in schema]
     numeric, listed, unlisted = (kinds.count(kind) for kind in ("numeric", "listed", "open"))
-    each = share / len(schema)
+    selected = sum(map(selections, schema))
+    each = share / (len(schema) + SELECTION_SHARE * (selected - unlisted))
     planned: list[PlannedMechanism] = []
     if schema.rows is None:
         planned.append(_counts(ROWS, share=ROW_COUNT_SHARE * share))
@@ -67,9 +100,9 @@ def plan(schema: Schema, *, share: float, delta: float) -> list[PlannedMechanism
         select = PlannedMechanism(
             name=SELECT,
             mechanism="gaussian threshold",
-            share=SELECTION_SHARE * each * unlisted,
-            times=unlisted,
-            threshold_delta=THRESHOLD_DELTA * delta / unlisted,
+            share=SELECTION_SHARE * each * selected,
+            times=selected,
+            threshold_delta=THRESHOLD_DELTA * delta / selected,
         )
         count = _counts(COUNT_SELECTED, share=(1 - SELECTION_SHARE) * each * unlisted, times=unlisted)
         planned += [select, count]

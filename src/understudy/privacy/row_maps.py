@@ -245,7 +245,24 @@ class Clip:
         return np.clip(np.nan_to_num(numbers(columns[0])), self.low, self.high)
 
 
-RowMap = ValueBin | Code | LevelBin | NormalScore | MissingScore | MissingFlag | OneHot | ArgMax | Clip
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gap:
+    """How far one number lies above another, in steps of `unit`; NaN where either is missing."""
+
+    upper: str
+    lower: str
+    unit: float = 1.0
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.upper, self.lower)
+
+    def apply(self, columns: Columns, uniforms: Floats) -> Floats:
+        upper, lower = (np.clip(numbers(column), -LARGEST, LARGEST) for column in columns)
+        return (upper - lower) / self.unit
+
+
+RowMap = ValueBin | Code | LevelBin | NormalScore | MissingScore | MissingFlag | OneHot | ArgMax | Clip | Gap
 ROW_MAPS: tuple[type, ...] = get_args(RowMap)
 _MATHEMATICS = (Distribution, LevelScale, ValueWeighting)
 _PLAIN = (str, bool, int, float, type(None), np.float64, np.int64, np.bool_, Key)

@@ -48,13 +48,13 @@ class Candidates:
         levels: One for each candidate, NaN for a missing cell.
         log_measure: How much of the features' measure each stands for.
         within: Whether the condition holds there.
-        widths: The levels around each that it stands for; 0 for a category.
+        edges: The scores between which it stands for all levels, (2, candidates); NaN for a category.
     """
 
     levels: NDArray[np.float64]
     log_measure: NDArray[np.float64]
     within: NDArray[np.bool_]
-    widths: NDArray[np.float64]
+    edges: NDArray[np.float64]
 
 
 def draw_given(
@@ -108,29 +108,37 @@ def is_supported(encoder: Encoder, condition: Condition) -> bool:
 
 def candidates(encoder: Encoder, condition: Condition, interval: Interval) -> Candidates:
     """The cells that stand for all that the column of a condition can hold."""
+    from scipy.special import ndtr
+
     known = encoder.columns[condition.column]
     if known.labels is not None:
         below, above = known.levels(np.arange(len(known.labels), dtype=np.float64))
         wanted = {str(value).lower() if isinstance(value, bool) else value for value in condition.values}
-        levels, widths = (below + above) / 2, np.zeros(len(known.labels))
+        levels, edges = (below + above) / 2, np.full((2, len(known.labels)), np.nan)
         log_measure = np.where(above > below, 0.0, -np.inf)  # the levels of a category without a share are another's
         within = np.array([label in wanted for label in known.labels])
     else:
-        levels, widths, within = _strata(*interval)
-        log_measure = np.log(widths) - _log_normal(encoder, condition.column, levels)
+        edges, within = _strata(*interval, outermost=encoder.outermost_level)
+        levels, widths = ndtr(edges.mean(axis=0)), np.diff(ndtr(edges), axis=0)[0]
+        log_measure = np.log(np.maximum(widths, 1e-300)) - _log_normal(encoder, condition.column, levels)
     if known.column.nullable:
-        levels, widths = np.append(levels, np.nan), np.append(widths, 0.0)
+        levels, edges = np.append(levels, np.nan), np.column_stack([edges, [np.nan, np.nan]])
         log_measure, within = np.append(log_measure, 0.0), np.append(within, condition.missing)
-    return Candidates(levels, log_measure, within, widths)
+    return Candidates(levels, log_measure, within, edges)
 
 
-def _strata(low: float, high: float) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Middles and widths of even parts of [0, low], [low, high] and [high, 1], and whether they are in the second."""
+def _strata(low: float, high: float, *, outermost: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Parts of [0, low], [low, high] and [high, 1] that are even in scores, (2, parts), and whether in the second."""
+    from scipy.special import ndtri
+
     parts = [(0.0, low, False), (low, high, True), (high, 1.0, False)] if low < high else [(0.0, 1.0, False)]
-    made = [(np.linspace(first, last, _STRATA + 1), inside) for first, last, inside in parts if last > first]
-    middles = np.concatenate([(edges[1:] + edges[:-1]) / 2 for edges, _ in made])
-    widths = np.concatenate([np.diff(edges) for edges, _ in made])
-    return middles, widths, np.repeat([inside for _, inside in made], _STRATA)
+    made = []
+    for first, last, inside in parts:
+        if last > first:
+            scores = ndtri(np.clip([first, last], min(outermost, last / 2), 1 - min(outermost, (1 - first) / 2)))
+            made.append((np.linspace(*scores, _STRATA + 1), inside))
+    edges = np.concatenate([np.stack([each[:-1], each[1:]]) for each, _ in made], axis=1)
+    return edges, np.repeat([inside for _, inside in made], _STRATA)
 
 
 def _log_normal(encoder: Encoder, name: str, levels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -165,8 +173,11 @@ def systematic(weights: NDArray[np.float64], n: int, draw: np.random.Generator) 
 
 
 def _drawn(inside: NDArray[np.float64], each: Candidates, draw: np.random.Generator) -> NDArray[np.float64]:
-    """For every row a level within the condition: a candidate by its mass, then evenly around it."""
-    edges = np.cumsum(inside, axis=0)
-    chosen = (edges < draw.random(inside.shape[1]) * edges[-1]).sum(axis=0)
-    spread = (draw.random(len(chosen)) - 0.5) * each.widths[chosen]
-    return each.levels[chosen] + spread
+    """For every row a level within the condition: a candidate by its mass, then evenly between its edges."""
+    from scipy.special import ndtr
+
+    sums = np.cumsum(inside, axis=0)
+    chosen = (sums < draw.random(inside.shape[1]) * sums[-1]).sum(axis=0)
+    first, last = each.edges[:, chosen]
+    level = ndtr(first + draw.random(len(chosen)) * (last - first))
+    return np.where(np.isnan(first), each.levels[chosen], level)

@@ -1,7 +1,7 @@
 """The plan of a fit: what it will measure, how it divides the budget, and what to expect. No data is touched."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from understudy import encoding
@@ -25,6 +25,8 @@ class Plan:
         items: The planned mechanisms.
         charges: What each of them will charge, with its noise multiplier.
         seconds, megabytes: A rough expectation for a laptop, from benchmarks/results/speed.jsonl.
+        rows_to_be_seen: For every column whose categories are not listed, how many rows a category needs so that half
+            of all fits see it; fewer, and it becomes its group or `other`.
     """
 
     method: str
@@ -34,6 +36,7 @@ class Plan:
     rows: int | None
     seconds: float
     megabytes: float
+    rows_to_be_seen: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def shares(self) -> dict[str, float]:
         """The part of the (concentrated) budget that each mechanism gets."""
@@ -56,6 +59,7 @@ class Plan:
                 }
                 for planned, charge in zip(self.items, self.charges, strict=True)
             ],
+            "rows_to_be_seen": dict(self.rows_to_be_seen),
             "seconds": self.seconds,
             "megabytes": self.megabytes,
         }
@@ -69,7 +73,18 @@ class Plan:
             rows.append(f"{planned.name:<16}{planned.mechanism:<22}{planned.times:>9}{share:>9}{noise}")
         size = f"for {self.rows} rows " if self.rows else ""
         foot = f"Expect {size}about {self.seconds:.0f} s and {self.megabytes:.0f} MB. No data was touched."
-        return "\n".join([head, "", *rows, "", foot])
+        return "\n".join([head, "", *rows, "", *self._seen(), foot])
+
+    def _seen(self) -> list[str]:
+        """Says how many rows make a category visible; nothing if all categories are listed."""
+        if not self.rows_to_be_seen:
+            return []
+        names, needed = ", ".join(map(repr, self.rows_to_be_seen)), max(self.rows_to_be_seen.values())
+        share = f" ({100 * needed / self.rows:.2g} % of them)" if self.rows else ""
+        return [
+            f"A category of {names} is seen if about {needed} rows have it{share}.",
+            "Rarer ones become `other`, or their group if the column has `levels`.",
+        ]
 
 
 def expected_cost(schema: Schema, planned: Sequence[PlannedMechanism], rows: int) -> tuple[float, float]:

@@ -19,14 +19,15 @@ from understudy.tables.rules import BROKEN_BY, Combination, Condition, Constrain
 from understudy.tables.values import is_list, on_table_scale, show_plain
 
 _TOKEN = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|(>=|<=|==|=|>|<|\+)|([^"'<>=+]+))""")
+_IMPLIES = re.compile(r"\s+implies\s+")
 _FORMS = (
     {"rule", "tolerance"},
     {"when", "column", "low", "high", "values"},
     {"columns", "allowed"},
 )
 _SYNTAX = (
-    'a rule such as "a >= b" or "total = a + b"; or when, column and low, high or values; or columns and allowed. '
-    "Names that hold an operator or a quote go in quotes"
+    'a rule such as "a >= b", "total = a + b" or "a implies b"; or when, column and low, high or values; or columns '
+    "and allowed. Names that hold an operator or a quote go in quotes"
 )
 _CANNOT_HOLD = "expected a rule that can hold, but"
 
@@ -115,6 +116,8 @@ def literal(text: str) -> float | str | None:
 
 def _read_rule(keys: Keys, columns: Columns) -> Constraint:
     rule = keys["rule"]
+    if isinstance(rule, str) and len(sides := _implies(rule)) == 2 and "tolerance" not in keys:
+        return _read_implies(*sides, columns)
     tokens = _tokens(rule) if isinstance(rule, str) else []
     names, signs = [text for text, sign in tokens[::2] if not sign], [text for text, sign in tokens[1::2] if sign]
     if len(tokens) < 3 or len(names) != len(signs) + 1 or len(names) + len(signs) != len(tokens):
@@ -123,7 +126,26 @@ def _read_rule(keys: Keys, columns: Columns) -> Constraint:
         return _checked_inequality(Inequality(names[0], signs[0], names[1]), columns)
     if signs[0] in ("=", "==") and all(sign == "+" for sign in signs[1:]):
         return _checked_sum(Sum(names[0], tuple(names[1:]), keys.get("tolerance", 0.0)), columns)
+    if signs[-1] in ("=", "==") and all(sign == "+" for sign in signs[:-1]):
+        return _checked_sum(Sum(names[-1], tuple(names[:-1]), keys.get("tolerance", 0.0)), columns)
     raise ConstraintError(f"expected {_SYNTAX}; got {show_plain(rule)}.")
+
+
+def _implies(rule: str) -> list[str]:
+    """The two names of a rule such as "a implies b", or whatever else is between the words."""
+    if _tokens(rule) and not any(sign for _, sign in _tokens(rule)):
+        return [side.strip().strip("\"'") for side in _IMPLIES.split(rule)]
+    return []
+
+
+def _read_implies(first: str, then: str, columns: Columns) -> Implication:
+    for name in (first, then):
+        if columns[name].kind != "boolean":
+            fact = f"{name!r} is {columns[name].kind}"
+            raise ConstraintError(f"{first} implies {then}: expected two columns of truth values, but {fact}.")
+    if first == then:
+        raise ConstraintError(f"{first} implies {then}: expected two columns, got one twice.")
+    return Implication((Condition(first, (True,)),), Condition(then, (True,)))
 
 
 def _tokens(rule: str) -> list[tuple[str, bool]]:

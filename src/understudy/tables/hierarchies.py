@@ -76,8 +76,8 @@ def _read_lengths(rule: str, value: list | tuple) -> tuple[int, ...]:
 def _read_parents(rule: str, value: Mapping) -> tuple[tuple[str, str], ...]:
     if not value:
         raise SchemaError(f"{rule} to name at least one parent, got an empty table.")
-    found = {
-        read_category(f"{rule}: each category", child): read_category(f"{rule}: the parent of {child!r}", parent)
+    found = {  # plain text: a subclass of `str` could look at private labels
+        str(read_category(f"{rule}: each category", child)): str(read_category(f"{rule}: each parent", parent))
         for child, parent in value.items()
     }
     for child in found:

@@ -37,10 +37,12 @@ class SyntheticRows:
     Attributes:
         columns: Arrays in the form of a `Table`: numbers with NaN for a missing cell, categories as codes with -1.
         labels: The text of the codes.
+        strata: For each measured column, the bin of every row; margins over them are kept when rows are rejected.
     """
 
     columns: Mapping[str, NDArray]
     labels: Mapping[str, Sequence[str]]
+    strata: Mapping[str, NDArray] = dataclasses.field(default_factory=dict)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column as numbers, NaN where the cell is missing."""

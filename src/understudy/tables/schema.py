@@ -288,6 +288,21 @@ class Schema:
             raise SchemaError(f"{os.fspath(path)} cannot be written: {reason(error)}.") from None
 
 
+def with_rules(schema: Schema, rules: Iterable[object]) -> Schema:
+    """The schema with further constraints, for rows that are drawn later.
+
+    Raises:
+        ConstraintError: A rule does not fit the schema, or contradicts another.
+    """
+    added = list(rules) if not isinstance(rules, str) else [rules]
+    if not added:
+        return schema
+    try:
+        return dataclasses.replace(schema, constraints=(*schema.constraints, *added))
+    except SchemaError as error:
+        raise ConstraintError(f"rules: {error}") from None
+
+
 @contextlib.contextmanager
 def _errors_at(place: str) -> Iterator[None]:
     """Puts the place in front of what a schema error says."""
