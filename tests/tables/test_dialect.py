@@ -174,7 +174,7 @@ def test_a_file_in_the_standard_form_is_read_whatever_the_dialect(tmp_path):
 @pytest.mark.parametrize(
     ("dialect", "cells", "numbers"),
     [
-        ({"decimal": ","}, ["1,5", "1.5", "2", "-0,5", "1,", "1e3", "true", "inf", "x", "1,2,3"],
+        ({"decimal": ","}, ["1,5", "1.5", "2", "-,5", "1,", "1e3", "true", "inf", "x", "1,2,3"],
          [1.5, NAN, 2, -0.5, 1, 1000, 1, np.inf, NAN, NAN]),
         ({"decimal": ",", "thousands": "."}, ["1.234,5", "1.5", "1.234.567", "12.34", "1234,5", "+1.000", "0.123"],
          [1234.5, NAN, 1234567, NAN, 1234.5, 1000, 123]),

@@ -17,7 +17,7 @@ import click
 
 import understudy
 
-_TABLES = tuple(".csv .tsv .txt .gz .zst .parquet .feather .arrow .xlsx .sav .dta .sas7bdat".split())
+_TABLES = (".csv", ".tsv", ".txt", ".gz", ".zst", ".parquet", ".feather", ".xlsx", ".sav", ".dta", ".sas7bdat")
 
 
 class Refused(click.ClickException):
