@@ -1,6 +1,7 @@
 """Databases: a table or a query by its URL, read cell by cell, and no password anywhere."""
 
 import datetime
+import glob
 import os
 import shutil
 import socket
@@ -231,19 +232,20 @@ def free_port():
 def server():
     """The URL of a database `clinic` on a real server that asks for a password; the server ends with the tests."""
     psycopg = pytest.importorskip("psycopg", reason="needs the extra 'files'")
-    tools = {name: shutil.which(name) for name in ("initdb", "pg_ctl", "postgres")}
+    folders = os.pathsep.join([os.environ["PATH"], *sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)])
+    tools = {name: shutil.which(name, path=folders) or "" for name in ("initdb", "pg_ctl", "postgres")}
     if not all(tools.values()):
         pytest.skip("needs PostgreSQL: initdb, pg_ctl and postgres")
-    account = {"user": "postgres"} if os.geteuid() == 0 else {}  # PostgreSQL refuses to run as root
+    account = "postgres" if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
     folder = Path(tempfile.mkdtemp(prefix="understudy-postgresql-"))
     (folder / "password").write_text(PASSWORD)
     if account:
-        shutil.chown(folder, "postgres")
-        shutil.chown(folder / "password", "postgres")
+        shutil.chown(folder, account)
+        shutil.chown(folder / "password", account)
     port, data = free_port(), folder / "data"
 
     def run(*command):
-        done = subprocess.run(command, cwd=folder, capture_output=True, **account)
+        done = subprocess.run(command, cwd=folder, capture_output=True, user=account)
         assert done.returncode == 0, done.stderr.decode()
 
     try:

@@ -29,7 +29,7 @@ def schema() -> None:
 @click.option("--force", is_flag=True, help="Replace an existing schema.")
 @options.as_json
 def draft_schema(table: str, output: str, force: bool, as_json: bool) -> None:
-    """Drafts a schema for DATA, a CSV or Parquet file.
+    """Drafts a schema for DATA, a file or the URL of a table in a database.
 
     The draft holds the names and kinds of the columns. Bounds and categories are left for you to fill in: they are
     never taken from the data.

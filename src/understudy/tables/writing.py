@@ -48,7 +48,7 @@ def to_frame(
 
 
 def write(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Writes a polars frame as CSV or Parquet, by the extension of the path; whole or not at all.
+    """Writes a polars frame as text, Parquet or Arrow, by the extension of the path; whole or not at all.
 
     Raises:
         TableError: The extension is unknown or the place cannot be written. What was there is untouched.
