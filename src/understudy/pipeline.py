@@ -63,7 +63,7 @@ def fit(
     """Learns a model of a table under (ε, δ)-differential privacy.
 
     Args:
-        table: A path to a CSV or Parquet file, or a pandas, polars or pyarrow table.
+        table: A path to a file, the URL of a table in a database (docs/files.md), or a pandas, polars or pyarrow table.
         schema: Public facts about it, or the path of their TOML file.
         method: A name from `METHODS`, or one of them configured.
         epsilon: The budget ε, for everything.

@@ -17,6 +17,8 @@ import click
 
 import understudy
 
+_TABLES = (".csv", ".tsv", ".txt", ".gz", ".zst", ".parquet", ".feather", ".xlsx", ".sav", ".dta", ".sas7bdat")
+
 
 class Refused(click.ClickException):
     """The request is refused, in one line and without a traceback."""
@@ -152,6 +154,8 @@ def check_readable(path: str) -> None:
 
 def read_schema(path: str) -> "understudy.Schema":
     """The schema. A table given in its place is refused unread, because errors about a schema quote the file."""
-    if path.lower().endswith((".csv", ".tsv", ".gz", ".parquet")):
+    if "://" in path:  # which may hold a password
+        raise Refused("SCHEMA: expected a .toml file, got a URL. Are the table and the schema swapped?")
+    if path.lower().endswith(_TABLES):
         raise Refused(f"SCHEMA: expected a .toml file, got {path}. Are the table and the schema swapped?")
     return understudy.Schema.read(path)

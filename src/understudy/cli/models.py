@@ -71,8 +71,9 @@ def fit(
 ) -> None:
     """Fits a model to DATA within a privacy budget.
 
-    DATA is a CSV or Parquet file, and SCHEMA states what is publicly known about it. The receipt, which says what was
-    measured and what it cost, is printed at the end. An existing model file is replaced.
+    DATA is a file (CSV, Parquet, Excel and others) or the URL of a table in a database. SCHEMA states what is publicly
+    known about it. The receipt, which says what was measured and what it cost, is printed at the end. An existing model
+    file is replaced.
 
     \b
     Example:

@@ -46,7 +46,7 @@ def draft_schema(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Drafts a schema for DATA, a file or a table of a database.
+    """Drafts a schema for DATA, a file or the URL of a table in a database.
 
     Bounds and categories are suggested from the names of the columns by a catalogue of public knowledge, never from the
     cells. Kinds, formats of dates, spellings of missing values, identifiers to leave out and rules between columns are

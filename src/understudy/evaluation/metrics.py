@@ -95,6 +95,7 @@ def resolve(
     if named is None:
         named = [*METRICS, *(suited(schema) if trained else ())]
     elif trained and not set(named) & set(USEFULNESS):
+        check_learners([name for name in trained if name != "all"])
         named = [*named, *suited(schema)]  # learners are asked for: what they are trained for follows from the target
     asked = tuple(name for name in named if name in USEFULNESS and name != EVERY)
     if trained == ["all"] or (trained is None and asked):

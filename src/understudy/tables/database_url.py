@@ -71,14 +71,14 @@ def parse(url: str) -> DatabaseURL:
     location, _, parameters = rest.partition("?")
     table, query, others = _parameters(parameters)
     name = f"{scheme}://{_without_secrets(scheme, location)}"
+    if others and scheme != "postgresql":
+        key = others[0].partition("=")[0]
+        raise TableError(f"{name}: expected table or query as the parameter of the URL, got {key[:20]!r}.")
     if bool(table) == bool(query):
         raise TableError(f"{name}: expected one of ?table=NAME and ?query=SELECT ..., such as {_EXAMPLE}.")
     if scheme == "postgresql":
         location = f"postgresql://{location}" + (f"?{'&'.join(others)}" if others else "")
     else:
-        if others:
-            key = others[0].partition("=")[0]
-            raise TableError(f"{name}: expected table or query as the parameter of the URL, got {key[:20]!r}.")
         location = unquote(location.removeprefix("/"))
         if not location:
             raise TableError(f"{name}: expected the path of a file, such as {_EXAMPLE}.")

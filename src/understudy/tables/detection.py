@@ -93,7 +93,7 @@ def _comment(lines: Sequence[str]) -> str:
             continue
         below = next(line for line in lines[above:] if line.strip())
         is_alike = any(lines[0].count(each) == below.count(each) > 0 for each in _DELIMITERS)
-        if above == 1 and is_alike and len(lines[0]) > len("sep=;"):
+        if above == 1 and is_alike and mark != "sep=":
             return ""  # names, the first of which happens to begin with the mark
         return mark
     return ""

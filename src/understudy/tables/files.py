@@ -19,7 +19,11 @@ from understudy.tables.structure import TableError
 def open_binary(path: Path, source: str) -> BinaryIO:
     """Opens a file, or raises a TableError that says why it cannot be."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # opening a pipe would wait for somebody
+            raise TableError(f"{source} cannot be read: it is not a regular file.")
         return path.open("rb")
+    except TableError:
+        raise
     except (OSError, ValueError) as error:
         raise TableError(f"{source} cannot be read: {reason(error)}.") from None
 

@@ -26,7 +26,7 @@ def with_points(text: pl.Series, dialect: Dialect) -> tuple[pl.Series, pl.Series
     marks = next((alike for alike in (SPACES, APOSTROPHES) if dialect.thousands in alike), dialect.thousands)
     group = f"[{re.escape(marks)}]" if dialect.thousands else ""
     whole = rf"(?:\d{{1,3}}(?:{group}\d{{2,3}})*{group}\d{{3}}|\d+)" if group else r"\d+"
-    pattern = rf"^[+-]?{whole}?(?:{re.escape(dialect.decimal)}\d*)?(?:[eE][+-]?\d+)?\s*%?$"
+    pattern = rf"^[+-]?(?:{whole})?(?:{re.escape(dialect.decimal)}\d*)?(?:[eE][+-]?\d+)?\s*%?$"
     unreadable = (stripped.str.contains(r"\d") & ~stripped.str.contains(pattern)).fill_null(value=False)
     if group:
         has_digit = stripped.str.contains(r"\d").fill_null(value=False)

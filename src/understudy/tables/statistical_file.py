@@ -41,11 +41,9 @@ _FORMATS = {
     "SPSS": [(re.compile(r"(A|E|J|S)?DATE\d*(\.\d+)?|(DATETIME|YMDHMS)\d*(\.\d+)?"), _SECOND)],
     "Stata": [(re.compile(r"%-?t?d.*"), instants.DAY), (re.compile(r"%-?t[cC].*"), 1000)],
     "SAS": [
-        (re.compile(r"(DATETIME|E8601DT|DATEAMPM|MDYAMPM|IS8601DT|B8601DT|B8601DN)\d*(\.\d*)?"), _SECOND),
+        (re.compile(r"(DATETIME|DTDATE|E8601DT|DATEAMPM|MDYAMPM|IS8601DT|B8601DT|B8601DN)\d*(\.\d*)?"), _SECOND),
         (
-            re.compile(
-                r"(WEEKDAT[EX]|DATE|DTDATE|(MMDDYY|DDMMYY|YYMMDD)[BCDNPS]?|(IS|E|B)8601DA|DAY|JULIAN)\d*(\.\d*)?"
-            ),
+            re.compile(r"(WEEKDAT[EX]|DATE|(MMDDYY|DDMMYY|YYMMDD)[BCDNPS]?|(IS|E|B)8601DA|DAY|JULIAN)\d*(\.\d*)?"),
             instants.DAY,
         ),
     ],

@@ -188,7 +188,8 @@ class _Cells:
         if not some_read and (self.some_unreadable or some_held()):
             raise TableError(
                 f"{self.place}: expected {_EXPECTED[self.column.kind]} for kind {self.column.kind!r}, and no cell can "
-                "be read as that. Change the kind in the schema, or list how a missing value is spelt under `missing`."
+                "be read as that. Change the kind or [file] in the schema, or list how a missing value is spelt under "
+                "`missing`."
             )
 
     def require_some(self, array: np.ndarray) -> None:

@@ -49,6 +49,8 @@ class TextFile:
             raise damaged(source, "CSV")
         if packed.is_packed(self.head):
             self._hold(self._unpacked())
+            if packed.is_packed(self.head):  # polars would unpack the rest
+                raise damaged(source, "CSV")
         self._decode()
         if dialect.comment:
             comment, quote = dialect.comment.encode(), dialect.quote.encode()

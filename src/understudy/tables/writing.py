@@ -49,7 +49,7 @@ def to_frame(
 
 
 def write(frame: pl.DataFrame, path: str | os.PathLike[str], schema: Schema | None = None) -> None:
-    """Writes a polars frame as CSV or Parquet, by the extension of the path; whole or not at all.
+    """Writes a polars frame as text, Parquet or Arrow, by the extension of the path; whole or not at all.
 
     Args:
         schema: If given, dates are written in their columns' `format` where cells are text.

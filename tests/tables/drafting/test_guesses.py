@@ -312,6 +312,7 @@ def test_what_identifies_is_left_out_with_the_reason(name, cells, reason):
     [
         ("name", ["ann", "bob"] * 60),
         ("income", [str(1000 + 37 * k) for k in range(200)]),
+        ("income", [str(k) for k in range(200)]),
         ("reading", [f"{k * 1.37:.4f}" for k in range(200)]),
         ("code", [f"{letter}{k}" for letter in "ABC" for k in range(60)]),
         ("city", ["Ulm", "Bad Homburg vor der Höhe"] * 60),

@@ -124,7 +124,7 @@ def _reason(best: Entry | None, entries: list[Entry], profile: personal.Profile,
     if numbers is None:
         is_code = any(entry.role == "code" for entry in entries)
         return personal.reason_by_shape(profile) or (None if is_code else personal.reason_by_text(profile))
-    if not numbers.whole:
+    if not numbers.whole or any(entry.role == "number" for entry in entries):
         return None
     finite = numbers.values[np.isfinite(numbers.values)]
     return personal.reason_by_count(profile, float(finite.max() - finite.min()))
