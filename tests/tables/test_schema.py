@@ -298,3 +298,9 @@ def schemas(draw):
 @settings(deadline=None, derandomize=True, max_examples=80)
 def test_toml_keeps_every_schema_exactly(any_schema):
     assert Schema.parse(any_schema.to_toml()) == any_schema
+
+
+def test_the_name_and_the_kind_of_a_column_may_be_positional():
+    assert Column("age", "integer", low=0) == Column(name="age", kind="integer", low=0)
+    with pytest.raises(TypeError):
+        Column("age", "integer", True)  # pyright: ignore[reportCallIssue]
