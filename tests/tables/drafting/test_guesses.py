@@ -68,6 +68,7 @@ def test_a_name_is_split_into_words_without_accents(name, words):
         *[(name, "person_name") for name in ("first_name", "Nachname", "prénom", "apellidos")],
         ("age_group", "code"),
         ("diagnosis", "diagnosis"),
+        ("day", "day"),
         ("HbA1c", "hba1c"),
     ],
 )
@@ -75,7 +76,7 @@ def test_a_column_is_known_by_its_name_in_several_languages(name, key):
     assert suggestions(name)[0].key == key
 
 
-@pytest.mark.parametrize("name", ["package", "x", "", "manage", "sexton", "Kilometer", "V17"])
+@pytest.mark.parametrize("name", ["package", "x", "", "manage", "sexton", "Kilometer", "V17", "HouseAge", "HR"])
 def test_a_word_within_a_word_is_no_match(name):
     assert suggestions(name) == []
 
@@ -181,6 +182,7 @@ def test_cells_that_are_no_dates_are_none(cells):
         (range(0, 50_000, 500), "-999", True),  # all others are positive
         (range(-500, 500, 7), "-999", False),
         (range(60, 200), "999", True),
+        (range(0, 41_310, 60), "99999", False),  # may be a value that was cut off
         (range(0, 98), "99", False),
         (range(0, 1000), "9999", True),
         (range(0, 100_000, 99), "9999", False),
@@ -332,6 +334,9 @@ def test_what_identifies_nobody_is_kept(name, cells):
         ("customer", ["gold", "silver"] * 50, False),
         ("customer", [f"C{k // 2}" for k in range(100)], True),
         ("patient_weight", ["70.5", "80.5"] * 50, False),
+        ("players_id", [f"p{k // 4}" for k in range(200)], True),
+        ("ref_id", [f"r{k // 4}" for k in range(200)], True),  # many with some rows each
+        ("region_id", [f"r{k % 8}" for k in range(200)], False),
     ],
 )
 def test_whose_row_it_is_follows_from_the_name(name, cells, person):

@@ -26,6 +26,7 @@ class Entry:
         about: What the knowledge rests on.
         role: "number", "code", "category", "date", "person" (whose row it is) or "personal" (to be left out).
         low, high: The bounds of a number or a date.
+        unless: Words that make the name mean something else.
         whole: Whether such numbers are whole.
         sure: Whether the bounds hold in any usual unit.
         values: The usual categories.
@@ -39,6 +40,7 @@ class Entry:
     role: str
     low: float | datetime.date | None = None
     high: float | datetime.date | None = None
+    unless: tuple[str, ...] = ()
     whole: bool = False
     sure: bool = False
     values: tuple[str, ...] = ()
@@ -55,7 +57,8 @@ def entries() -> tuple[Entry, ...]:
 
 def _entry(key: str, table: dict[str, Any]) -> Entry:
     words = tuple(tuple(each.split()) for each in table.pop("words"))
-    return Entry(key=key, words=words, values=tuple(table.pop("values", ())), **table)
+    lists = {name: tuple(table.pop(name, ())) for name in ("values", "unless")}
+    return Entry(key=key, words=words, **lists, **table)
 
 
 def words_of(name: str) -> tuple[str, ...]:
@@ -74,6 +77,8 @@ def suggestions(name: str) -> list[Entry]:
     words = words_of(name)
     found = []
     for place, entry in enumerate(entries()):
+        if set(entry.unless) & set(words):
+            continue
         ranks = [rank for spelling in entry.words if (rank := _rank(spelling, words)) is not None]
         if ranks:
             found.append((max(ranks), -place, entry))

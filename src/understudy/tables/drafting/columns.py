@@ -23,6 +23,7 @@ _COLUMN_KEYS = {field.name for field in dataclasses.fields(Column)}
 _FEWEST_MISSING = 3  # One missing cell is one person's; a column may be missing if several cells are.
 BLANK = "no cell of it is filled in the rows that were looked at"
 """Why a column without a cell is left out."""
+_CODES_WITH_POINTS = ("diagnosis", "procedure")  # 250.00 is a code of ICD-9
 _TRUTHS = {"true", "false"}
 
 
@@ -133,7 +134,7 @@ def _reason(best: Entry | None, entries: list[Entry], profile: personal.Profile,
 def _is_label(numbers: Numbers, entries: list[Entry]) -> bool:
     """Whether numbers are codes: they begin with zeros, are too long, or the name says so."""
     if not numbers.whole or numbers.percent:
-        return False
+        return bool(entries and entries[0].key in _CODES_WITH_POINTS)
     return numbers.zeros or numbers.long or bool(entries and entries[0].role in ("code", "category"))
 
 

@@ -153,11 +153,12 @@ def _without_copies(found: Sample, columns: list[Judged]) -> list[Judged]:
 
 
 def _unit(found: Sample, columns: list[Judged]) -> str | None:
-    """The column that says whose row it is, if the cells of one repeat: by its name, the first of them."""
-    for cells, each in zip(found.columns, columns, strict=True):
-        if each.draft.person and _repeats(cells):
-            return cells.name
-    return None
+    """The column that says whose row it is, if the cells of one repeat: the first whose name speaks of people."""
+    repeating = [
+        cells.name for cells, each in zip(found.columns, columns, strict=True) if each.draft.person and _repeats(cells)
+    ]
+    named = [name for name in repeating if suggestions(name)[0].role == "person"]
+    return next(iter([*named, *repeating]), None)
 
 
 def _repeats(cells: Cells) -> bool:

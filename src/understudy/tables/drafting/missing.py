@@ -43,8 +43,8 @@ def words_in(text: pl.Series, *, is_place: bool) -> set[str]:
 def far_numbers(numbers: np.ndarray) -> set[str]:
     """The numbers of `NUMBERS` that occur in a column and stand far from all its other numbers.
 
-    Far means farther from the nearest other number than all others are apart; or, for a negative one, that no other
-    number of the column is negative.
+    Far means farther from the nearest other number than all others are apart, and three times as far for a large one,
+    which may be a value that was cut off. A negative one is also far if no other number of the column is negative.
     """
     finite = numbers[np.isfinite(numbers)]
     present = {text: float(text) for text in NUMBERS if np.count_nonzero(finite == float(text)) >= FEWEST}
@@ -58,8 +58,10 @@ def far_numbers(numbers: np.ndarray) -> set[str]:
 def _is_far(number: float, low: float, high: float) -> bool:
     if low <= number <= high:
         return False
-    gap = low - number if number < low else number - high
-    return gap > max(high - low, 1.0) or (number <= -9 and low >= 0)
+    spread = max(high - low, 1.0)
+    if number > high:
+        return number - high > 3 * spread
+    return low - number > spread or (number <= -9 and low >= 0)
 
 
 def agreed(far: Mapping[str, set[str]], numbers: Mapping[str, np.ndarray]) -> tuple[set[str], dict[str, set[str]]]:

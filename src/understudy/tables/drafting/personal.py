@@ -21,7 +21,7 @@ _SHAPES = {
 }
 _MOST = 0.8  # A shape is that of a column if so many of its cells have it.
 _FEWEST_ROWS = 20  # Cells of fewer rows are all different by chance.
-_MOSTLY_DIFFERENT, _OFTEN_DIFFERENT = 0.9, 0.5
+_MOSTLY_DIFFERENT, _OFTEN_DIFFERENT, _RARELY_DIFFERENT = 0.9, 0.5, 0.05
 _WORDS_OF_FREE_TEXT, _LETTERS_OF_FREE_TEXT = 4.0, 60.0
 _NUMBERS = {"id", "nr", "no", "number", "nummer", "num", "numero", "key", "code", "kennung"}
 _FEW_PEOPLE = 20
@@ -50,7 +50,12 @@ class Profile:
 
 
 def says_person(name: str, entry: Entry | None, profile: Profile) -> bool:
-    """Whether a column says whose row it is: by its name, with enough people in it."""
+    """Whether a column says whose row it is: by its name, with enough people in it.
+
+    An identifier that does not say of what is taken for one of people if many of them have some rows each.
+    """
+    if entry is not None and entry.key == "record_id":
+        return profile.different >= _FEW_PEOPLE and _RARELY_DIFFERENT <= profile.share <= _OFTEN_DIFFERENT
     if entry is None or entry.role != "person":
         return False
     return bool(_NUMBERS & set(words_of(name))) or profile.different >= _FEW_PEOPLE

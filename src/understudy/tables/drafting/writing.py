@@ -77,7 +77,7 @@ def _unit(draft: Draft) -> list[str]:
         return [f"{unit}  # {CONFIRMED}", f"{most}  # {CONFIRMED}"]
     return [
         "# How many rows may one person have? Noise grows in proportion to this number, and further rows are not used.",
-        f"{unit}  # its name speaks of a person, and it repeats; {SEEN}",
+        f"{unit}  # its name speaks of people or identifiers, and it repeats; {SEEN}",
         f"{most}  # a guess that does not come from the file: set it to a typical number",
     ]
 
