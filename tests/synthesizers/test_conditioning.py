@@ -48,7 +48,7 @@ def encoder():
     table = pl.DataFrame({"c": ["a", "b"] * 20, "x": np.linspace(0, 1, 40)})
     fitted = us.fit(table, SCHEMA, "independent", epsilon=1.0, seed=0).encoder  # for its form alone
     edges = np.concatenate([[0.0], np.cumsum(SHARES)])
-    codes = Distribution(np.arange(len(SHARES) + 1) - 0.5, edges / edges[-1], True)
+    codes = Distribution(np.arange(len(SHARES) + 1.0) - 0.5, edges / edges[-1], True)
     columns = {
         "c": CategoricalEncoder(SCHEMA["c"], codes, 0.0, LABELS),
         "x": NumericEncoder(SCHEMA["x"], Distribution(np.array([0.0, 1.0]), np.array([0.0, 1.0]))),
