@@ -114,6 +114,8 @@ def test_a_dialect_is_written_and_read_with_its_schema():
     assert '[file]\ndelimiter = ";"\nencoding = "latin-1"\ndecimal = ","\nthousands = "."\n' in text
     assert Schema.parse(text) == EXPORT
     assert "[file]" not in Schema(columns=COLUMNS).to_toml()
+    assert str(EXPORT).endswith("as a text file: delimiter ';', encoding 'latin-1', decimal ',', thousands '.'")
+    assert "text file" not in str(Schema(columns=COLUMNS)) and str(STANDARD) == "in the standard form"
     assert Schema(columns=COLUMNS, file={"header": False}).file == Dialect(header=False)  # pyright: ignore[reportArgumentType]
 
 
@@ -333,7 +335,7 @@ def test_every_command_obeys_the_dialect(place):
     stated = '[file]\ndelimiter = ";"\nencoding = "latin-1"\ndecimal = ","\nthousands = "."\n'
     place.schema.write_text(place.schema.read_text() + stated)
     synthetic, page = place.folder / "synthetic.csv", place.folder / "report.html"
-    assert place.fit("--ledger", place.folder / "budget.jsonl", epsilon=50)[0] == 0
+    assert place.fit("--ledger", place.folder / "budget.jsonl", "--method", "independent", epsilon=50)[0] == 0
     assert place.run("sample", place.model, "-n", 200, "--seed", 1, "-o", synthetic)[0] == 0
     assert "Jürgen" in synthetic.read_text() and synthetic.read_text().startswith("name,age,income\n")
     code, out, _ = place.run("evaluate", place.data, synthetic, place.schema, "--metrics", "tvd1", "--json")
