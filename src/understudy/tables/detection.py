@@ -49,7 +49,7 @@ def detect(path: Path) -> dict[str, Any]:
         text = "\n".join(line for line in lines if not line.startswith(comment))
     else:
         text = "\n".join(lines)
-    found |= _marks(text, tab=".ts" in path.name.lower() or ".tab" in path.name.lower())
+    found |= _marks(text, tab=packed.is_tabbed(path))
     rows = _rows(text, found["delimiter"], found["quote"])
     found["header"] = _has_header(rows)
     return found | _number_marks(rows[1:] if found["header"] else rows, found["delimiter"])
