@@ -122,7 +122,7 @@ def _duckdb(place: DatabaseURL) -> Iterator[Opened]:
         def fetch(places: Sequence[int]) -> list[Texts]:
             aliases = [f"c{number}" for number in range(len(names))]
             asked = ", ".join(_asked_of_duckdb(aliases[each], types[each]) for each in places)
-            statement = f"SELECT {asked} FROM ({place.statement}) AS t({', '.join(aliases)})"
+            statement = f"SELECT {asked} FROM ({place.statement}\n) AS t({', '.join(aliases)})"
             return _batches(connection.execute(statement), range(len(places)))
 
         yield names, fetch
@@ -160,12 +160,12 @@ def _postgresql(place: DatabaseURL) -> Iterator[Opened]:
         cursor = connection.cursor()
         for setting in ("TimeZone = 'UTC'", "DateStyle = 'ISO'", "extra_float_digits = 1"):
             cursor.execute(f"SET LOCAL {setting}")
-        cursor.execute(f"SELECT * FROM ({place.statement}) AS source LIMIT 0")
+        cursor.execute(f"SELECT * FROM ({place.statement}\n) AS source LIMIT 0")
         described = [(column.name, column.type_code) for column in cursor.description or ()]
 
         def fetch(places: Sequence[int]) -> list[Texts]:
             # A first column without a null, so that no row is a blank line.
-            numbered = f"SELECT 1, source.* FROM ({place.statement}) AS source"
+            numbered = f"SELECT 1, source.* FROM ({place.statement}\n) AS source"
             with cursor.copy(f"COPY ({numbered}) TO STDOUT (FORMAT csv)") as copy:
                 content = b"".join(copy)
             return _columns_of_csv(content, len(described), places, place.name, [code for _, code in described])

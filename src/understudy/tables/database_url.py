@@ -64,7 +64,7 @@ def parse(url: str) -> DatabaseURL:
         TableError: It is not the URL of a database, or does not say which table.
     """
     written, _, rest = url.partition("://")
-    scheme = SCHEMES.get(written.lower())
+    scheme = SCHEMES.get(written.lower().partition("+")[0])  # postgresql+psycopg, as SQLAlchemy writes it
     if scheme is None:
         hint = did_you_mean(written.lower(), SCHEMES)
         raise TableError(f"expected a file or a URL of sqlite, duckdb or postgresql, got {written[:20]}://....{hint}")

@@ -20,6 +20,7 @@ from understudy.tables import packed
 
 _HEAD = 1 << 20  # The dialect is looked for in so many characters.
 _ROWS = 500
+_LONGEST_NUMBER = 40
 _DELIMITERS = "\t;|,"  # A mark that is rarely part of a number or a text comes first.
 _COMMENTS = ("#", "%", "//", "--", "sep=")  # The last one is Excel's way to state the delimiter.
 _GROUPED = r"[+-]?[1-9]\d{{0,2}}(?:{0}\d{{3}})+"
@@ -48,7 +49,7 @@ def detect(path: Path) -> dict[str, Any]:
         text = "\n".join(line for line in lines if not line.startswith(comment))
     else:
         text = "\n".join(lines)
-    found |= _marks(text, tab=".ts" in path.name.lower() or ".tab" in path.name.lower())
+    found |= _marks(text, tab=packed.is_tabbed(path))
     rows = _rows(text, found["delimiter"], found["quote"])
     found["header"] = _has_header(rows)
     return found | _number_marks(rows[1:] if found["header"] else rows, found["delimiter"])
@@ -71,7 +72,7 @@ def _encoding(content: bytes) -> str:
         return "utf-8"
     lossy = content[:_HEAD].decode("utf-8", "replace")
     wrong = lossy.count("\ufffd")
-    if sum(letter > "\x7f" for letter in lossy) > 10 * wrong > 0:
+    if len(lossy) - len(lossy.encode("ascii", "ignore")) > 10 * wrong > 0:
         return "utf-8"  # and damaged, which the reader will say
     # Latin-1 has control characters where Windows has quotes, dashes and the euro sign.
     return "windows-1252" if re.search(rb"[\x80-\x9f]", content) else "latin-1"
@@ -173,7 +174,7 @@ def _number_marks(rows: Sequence[Sequence[str]], delimiter: str) -> dict[str, st
     columns: dict[int, list[str]] = {}
     for row in rows:
         for place, field in enumerate(row):
-            if field:
+            if 0 < len(field) <= _LONGEST_NUMBER:
                 columns.setdefault(place, []).append(field.rstrip("% "))
     fields = [field for column in columns.values() for field in column]
     comma = sum(_shows_decimal(field, ",", ".") for field in fields)

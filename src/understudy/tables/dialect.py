@@ -126,6 +126,9 @@ class Dialect:
             if getattr(self, field.name) != field.default
         }
 
+    def __str__(self) -> str:
+        return ", ".join(f"{key} {show(value)}" for key, value in self.stated().items()) or "in the standard form"
+
     @classmethod
     def detect(cls, path: str | os.PathLike[str]) -> Self:
         """The dialect that a file seems to have, for a draft of its schema; the default if it is no text.

@@ -22,6 +22,14 @@ def is_packed(head: bytes) -> bool:
     return head.startswith((GZIP, ZSTANDARD))
 
 
+def is_tabbed(path: Path) -> bool:
+    """Whether the ending of a file, packed or not, says that tabs separate its fields."""
+    name = path.name.lower()
+    for ending in ENDINGS:
+        name = name.removesuffix(ending)
+    return name.endswith((".tsv", ".tab"))
+
+
 def unpacked(path: Path) -> bytes:
     """The whole content of a file.
 

@@ -167,6 +167,8 @@ class Schema:
         lines = [self._size(), *(f"  {column.name:{width}}  {column}" for column in self.columns)]
         if self.constraints:
             lines += ["in every synthetic row:", *(f"  {each}" for each in self.constraints)]
+        if self.file != STANDARD:
+            lines.append(f"as a text file: {self.file}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

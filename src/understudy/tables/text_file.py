@@ -28,7 +28,6 @@ _BYTE_ORDER_MARKS = {
 }
 _WINDOWS = "".join(bytes([octet]).decode("cp1252", "ignore") or chr(octet) for octet in range(256))
 """Windows-1252 with the five bytes that it does not define as control characters, so that every byte is a letter."""
-_TABBED = (".tsv", ".tab")
 
 
 class TextFile:
@@ -40,8 +39,8 @@ class TextFile:
 
     def __init__(self, path: Path, source: str, dialect: Dialect):
         self.path, self.source, self.dialect = path, source, dialect
-        is_tabbed = dialect.delimiter == STANDARD.delimiter and any(end in path.name.lower() for end in _TABBED)
-        self.separator = "\t" if is_tabbed else dialect.delimiter
+        is_unsaid = dialect.delimiter == STANDARD.delimiter
+        self.separator = "\t" if is_unsaid and packed.is_tabbed(path) else dialect.delimiter
         with open_binary(path, source) as file:
             self.head = file.read(_HEAD_BYTES)
         self.content = None
