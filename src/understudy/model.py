@@ -78,7 +78,8 @@ class Model:
     @property
     def differences(self) -> tuple[Difference, ...]:
         """The columns that are modelled by how far they lie from another one."""
-        return differences(self.schema) if self.schema != self.encoder.schema else ()
+        found = differences(self.schema)
+        return found if all(self.encoder.columns[each.column].column == each.gap for each in found) else ()
 
     @property
     def parents(self) -> dict[str, list[str]]:

@@ -118,3 +118,33 @@ def test_frames_hold_dates_as_dates():
     assert to_frame({"x": [day(LEAP), np.nan]}, schema, {})["x"].to_list() == [LEAP, None]
     stamps = to_frame({"x": [day(LEAP), np.nan]}, schema, {}, "pandas")["x"]
     assert stamps.iloc[0] == pd.Timestamp(LEAP) and pd.isna(stamps.iloc[1])
+
+
+ICD = """A00.0,A00-A09,I
+A00.1,A00-A09,I
+C50.1,C50,II
+"""
+
+
+def test_levels_may_stand_in_a_public_file(tmp_path):
+    (tmp_path / "icd.csv").write_text(ICD)
+    (tmp_path / "s.toml").write_text('[columns.x]\nkind = "categorical"\nlevels = "icd.csv"\n')
+    levels = Schema.read(tmp_path / "s.toml")["x"].levels
+    assert levels.depth == 2 and dict(levels.parents)["A00.1"] == "A00-A09" and dict(levels.parents)["C50"] == "II"
+    assert Schema.parse(Schema.read(tmp_path / "s.toml").to_toml()) == Schema.read(tmp_path / "s.toml")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("A00.0\n", "in line 1"),
+        (ICD + "A00.0,other,I", "two parents; the second is in line 4"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_file_of_levels_that_does_not_fit_is_refused(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "icd.csv").write_text(content)
+    (tmp_path / "s.toml").write_text('[columns.x]\nkind = "categorical"\nlevels = "icd.csv"\n')
+    with pytest.raises(SchemaError, match=message):
+        Schema.read(tmp_path / "s.toml")

@@ -124,8 +124,17 @@ def fit(
     multiple=True,
     help="Keep only such rows: state=CA, age=30..40, age=..40, or income= for a missing value.",
 )
+@click.option(
+    "--rule",
+    "rules",
+    metavar="RULE",
+    multiple=True,
+    help='A further rule that every row keeps: "a >= b", "total = a + b" or "a implies b".',
+)
 @options.as_json
-def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[str, ...], as_json: bool) -> None:
+def sample(
+    model: str, rows: int, output: str, seed: int | None, where: tuple[str, ...], rules: tuple[str, ...], as_json: bool
+) -> None:
     """Draws synthetic rows from MODEL. Costs no budget.
 
     Every row keeps the constraints of the schema. If constraints or conditions apply, the acceptance rate is printed.
@@ -151,11 +160,11 @@ def sample(model: str, rows: int, output: str, seed: int | None, where: tuple[st
     loaded = dataclasses.replace(understudy.load(model), kind="polars")
     conditions = where_from_text(where, loaded.schema)
     with waiting(f"drawing {count(rows, 'row')}"):
-        write(loaded.sample(rows, seed, where=conditions), output, loaded.schema)
+        write(loaded.sample(rows, seed, where=conditions, rules=rules), output, loaded.schema)
     if as_json:
         drawn = dataclasses.asdict(loaded.acceptance) if loaded.acceptance else None
         print_json({"output": output, "rows": rows, "seed": seed, "acceptance": drawn})
         return
-    if conditions or loaded.schema.constraints:
+    if conditions or rules or loaded.schema.constraints:
         click.echo(f"{loaded.acceptance}.", err=True)
     click.echo(f"{count(rows, 'row')} written to {output}.")

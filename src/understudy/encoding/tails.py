@@ -9,7 +9,8 @@ of two families are compared with everything that was counted in it:
 
 with t where the tail begins, and M the rows in it. A grid of shapes is laid out; each has the mass M that fits best,
 and the weight exp(-χ²/2), χ² its squared distance from the counts in deviations of the noise. The tail is the
-weighted mean of the curves. If no curve fits (a separate group far out, a repeated value), there is no smooth tail and
+weighted geometric mean of the curves: in an arithmetic one, the heaviest curves that noise allows would outweigh the
+others far out. If no curve fits (a separate group far out, a repeated value), there is no smooth tail and
 bins are taken as they are.
 
 Sources: Pickands (1975) for the generalised Pareto tail; Hoeting et al. (1999) for averaging over models.

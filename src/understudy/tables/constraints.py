@@ -116,8 +116,9 @@ def literal(text: str) -> float | str | None:
 
 def _read_rule(keys: Keys, columns: Columns) -> Constraint:
     rule = keys["rule"]
-    if isinstance(rule, str) and len(sides := _implies(rule)) == 2 and "tolerance" not in keys:
-        return _read_implies(*sides, columns)
+    sides = _implies(rule) if isinstance(rule, str) and "tolerance" not in keys else []
+    if len(sides) == 2:
+        return _read_implies(sides[0], sides[1], columns)
     tokens = _tokens(rule) if isinstance(rule, str) else []
     names, signs = [text for text, sign in tokens[::2] if not sign], [text for text, sign in tokens[1::2] if sign]
     if len(tokens) < 3 or len(names) != len(signs) + 1 or len(names) + len(signs) != len(tokens):

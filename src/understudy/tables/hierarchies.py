@@ -4,15 +4,20 @@ The one rule: a hierarchy is public. It is a rule about the spelling (prefixes),
 no row is read to find it.
 """
 
+import csv
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 
+from understudy.core.files import reason
 from understudy.tables.values import SchemaError, is_list, read_category, show
 
 PREFIX = "prefix"
 DEFAULT_LENGTHS = (1, 3)
 """The lengths that "prefix" stands for: chapter and category of the ICD, region and district of many postal codes."""
 LONGEST_PREFIX = 100
+LEVEL_FILES = (".csv",)
+"""What the name of a file with a table of parents ends in."""
 MOST_LEVELS = 6
 """A hierarchy has at most this many levels above the categories: each costs budget."""
 
@@ -94,3 +99,27 @@ def _chain(child: str, parents: Mapping[str, str]) -> Iterator[str]:
     while (parent := parents.get(child)) is not None:
         yield parent
         child = parent
+
+
+def read_levels(path: str, place: str) -> dict[str, str]:
+    """The parents that a public CSV file gives: in every line a category, its parent, the parent of that, and so on.
+
+    Raises:
+        SchemaError: It cannot be read, has a line without a parent, or gives a category two parents.
+    """
+    found: dict[str, str] = {}
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            lines = list(csv.reader(file))
+    except OSError as error:
+        raise SchemaError(f"{place}: {path} cannot be read: {reason(error)}.") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise SchemaError(f"{place}: expected {path} to be CSV in UTF-8.") from None
+    for number, line in enumerate(lines, 1):
+        chain = [cell.strip() for cell in line if cell.strip()]
+        if line and len(chain) < 2:
+            raise SchemaError(f"{place}: expected a category and its parents in line {number} of {path}.")
+        for child, parent in itertools.pairwise(chain):
+            if child != parent and found.setdefault(child, parent) != parent:
+                raise SchemaError(f"{place}: {path} gives {child!r} two parents; the second is in line {number}.")
+    return found

@@ -25,6 +25,11 @@ CLOSE = 1e-4
 HEAVIEST = 8.0
 """No row weighs more than this many times the mean, so that few rows stand for many."""
 
+EXCHANGES = 60
+"""Rounds in which picked rows are exchanged, at most."""
+MOST_WORK = 1e9
+"""Of very many rows fewer rounds are made, so that they look at no more cells than this."""
+
 
 def margins(strata: Strata, weights: Floats | None = None, sizes: Mapping[str, int] | None = None) -> dict[str, Floats]:
     """The share of every bin of every column."""
@@ -77,3 +82,45 @@ def _probabilities(weights: Floats, n: int) -> Floats:
         if not more.any():
             return share
         certain |= more
+
+
+def balanced(picked: NDArray[np.int64], strata: Strata, wanted: Margins) -> NDArray[np.int64]:
+    """The picked rows with a few of them exchanged for others, so that counts follow the wanted margins more closely.
+
+    Chance alone moves the counts of picked rows by about their square roots, many times what it moves those of
+    stratified draws. In each round the rows that lie in bins with too many rows most are exchanged for those that lie
+    least in them; a round that brings no gain is taken back, and the next exchanges half as many.
+    """
+    rows = len(next(iter(strata.values())))
+    if not len(picked) or len(picked) == rows:
+        return picked
+    inside = np.zeros(rows, bool)
+    inside[picked] = True
+    goals = {name: shares * len(picked) for name, shares in wanted.items()}
+    excess = _excess(inside, strata, goals)
+    distance, part = _distance(excess), 0.5
+    for _ in range(int(min(EXCHANGES, MOST_WORK / (rows * len(strata))))):
+        most = max(float(np.abs(each).max()) for each in excess.values())
+        number = int(part * most)
+        if number < 1:
+            break
+        load = sum(excess[name][bins] for name, bins in strata.items())
+        number = min(number, int(inside.sum()), rows - int(inside.sum()))
+        out = np.argpartition(np.where(inside, -load, np.inf), number - 1)[:number]
+        into = np.argpartition(np.where(inside, np.inf, load), number - 1)[:number]
+        inside[out], inside[into] = False, True
+        found = _excess(inside, strata, goals)
+        if _distance(found) < distance:
+            excess, distance = found, _distance(found)
+        else:
+            inside[out], inside[into] = True, False
+            part /= 2
+    return np.flatnonzero(inside)
+
+
+def _excess(inside: NDArray[np.bool_], strata: Strata, goals: Margins) -> dict[str, Floats]:
+    return {name: np.bincount(bins[inside], minlength=len(goals[name])) - goals[name] for name, bins in strata.items()}
+
+
+def _distance(excess: Margins) -> float:
+    return float(sum((each**2).sum() for each in excess.values()))

@@ -147,6 +147,7 @@ def _returned(
         return {name: column[:n] for name, column in columns.items()}, tally
     bins, wanted = _joined(strata), raking.margins(_joined(before))
     picked = raking.chosen(raking.raked(bins, wanted), n, float(key.child("chosen rows").numpy().random()))
+    picked = raking.balanced(picked, bins, wanted)
     sizes = {name: len(shares) for name, shares in wanted.items()}
     found = raking.margins({name: each[picked] for name, each in bins.items()}, sizes=sizes)
     shift = max(float(np.abs(found[name] - wanted[name]).max()) for name in wanted)

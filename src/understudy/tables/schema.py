@@ -186,7 +186,7 @@ class Schema:
         Raises:
             SchemaError: The file cannot be read, is not TOML, or breaks a rule.
         """
-        return cls.parse(toml.read_text(path), os.fspath(path))
+        return cls.parse(toml.read_text(path), os.fspath(path), folder=os.path.dirname(os.fspath(path)))
 
     @classmethod
     def of(cls, given: object) -> Self:
@@ -206,11 +206,16 @@ class Schema:
         )
 
     @classmethod
-    def parse(cls, text: str, source: str = "schema") -> Self:
-        """Reads a schema from TOML text; `source` is what error messages call it."""
+    def parse(cls, text: str, source: str = "schema", *, folder: str = "") -> Self:
+        """Reads a schema from TOML text.
+
+        Args:
+            source: What error messages call it.
+            folder: Where files lie that it names, such as a table of `levels`.
+        """
         document = toml.parse(text, source)
         with _errors_at(source):
-            return cls._from_document(document)
+            return cls._from_document(toml.with_level_files(document, folder))
 
     @classmethod
     def draft(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from understudy.core.files import reason
 from understudy.core.text import did_you_mean
 from understudy.tables.column import KINDS, Column
-from understudy.tables.hierarchies import Hierarchy
+from understudy.tables.hierarchies import LEVEL_FILES, Hierarchy, read_levels
 from understudy.tables.values import SchemaError, show
 
 if TYPE_CHECKING:
@@ -65,6 +65,22 @@ def fields_of(document: Document, known: Sequence[str]) -> dict[str, Any]:
     if not isinstance(tables, dict) or not tables:
         raise SchemaError("columns: expected at least one table such as [columns.age].")
     return {**document, "columns": tuple(_column(name, table) for name, table in tables.items())}
+
+
+def with_level_files(document: Document, folder: str) -> Document:
+    """The document with every `levels = "FILE.csv"` replaced by the table in that file."""
+    tables = document.get("columns")
+    if not isinstance(tables, dict):
+        return document
+    columns = {}
+    for name, table in tables.items():
+        named = table.get("levels") if isinstance(table, dict) else None
+        if isinstance(named, str) and named.lower().endswith(LEVEL_FILES):
+            levels = read_levels(os.path.join(folder, named), f"column {name!r}, levels")
+            columns[name] = {**table, "levels": levels}
+        else:
+            columns[name] = table
+    return {**document, "columns": columns}
 
 
 def _column(name: str, table: object) -> Column:
