@@ -78,7 +78,7 @@ def test_a_column_is_known_by_its_name_in_several_languages(name, key):
 
 @pytest.mark.parametrize("name", ["package", "x", "", "manage", "sexton", "Kilometer", "V17", "HouseAge", "HR"])
 def test_a_word_within_a_word_is_no_match(name):
-    assert suggestions(name) == []
+    assert suggestions(name) == ()
 
 
 def test_the_catalogue_is_large_and_sound():

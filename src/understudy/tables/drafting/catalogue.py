@@ -68,7 +68,8 @@ def words_of(name: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[a-z0-9]+", _CAMEL.sub(" ", plain).lower()))
 
 
-def suggestions(name: str) -> list[Entry]:
+@functools.lru_cache(maxsize=1024)
+def suggestions(name: str) -> tuple[Entry, ...]:
     """The entries that a name calls up, the best first.
 
     A spelling of more words comes before one of fewer, and of single words the last one in the name: what "patient age"
@@ -82,7 +83,7 @@ def suggestions(name: str) -> list[Entry]:
         ranks = [rank for spelling in entry.words if (rank := _rank(spelling, words)) is not None]
         if ranks:
             found.append((max(ranks), -place, entry))
-    return [entry for *_, entry in sorted(found, key=lambda each: each[:2], reverse=True)]
+    return tuple(entry for *_, entry in sorted(found, key=lambda each: each[:2], reverse=True))
 
 
 def _rank(spelling: tuple[str, ...], words: tuple[str, ...]) -> tuple[int, int] | None:

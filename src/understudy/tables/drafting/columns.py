@@ -6,6 +6,7 @@ choice that is marked as seen.
 
 import dataclasses
 import datetime
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,9 @@ def _left_out(name: str, reason: str) -> Judged:
     return Judged(ColumnDraft(name=name, kind="categorical", left_out=reason))
 
 
-def _reason(best: Entry | None, entries: list[Entry], profile: personal.Profile, numbers: Numbers | None) -> str | None:
+def _reason(
+    best: Entry | None, entries: Sequence[Entry], profile: personal.Profile, numbers: Numbers | None
+) -> str | None:
     """Why a column that is no date should be left out, or None."""
     by_name = personal.reason_by_name(best, profile, fraction=numbers is not None and not numbers.whole)
     if by_name is not None:
@@ -131,7 +134,7 @@ def _reason(best: Entry | None, entries: list[Entry], profile: personal.Profile,
     return personal.reason_by_count(profile, float(finite.max() - finite.min()))
 
 
-def _is_label(numbers: Numbers, entries: list[Entry]) -> bool:
+def _is_label(numbers: Numbers, entries: Sequence[Entry]) -> bool:
     """Whether numbers are codes: they begin with zeros, are too long, or the name says so."""
     if not numbers.whole or numbers.percent:
         return bool(entries and entries[0].key in _CODES_WITH_POINTS)
@@ -165,11 +168,11 @@ def _by_name(entry: Entry) -> str:
     return f"suggested by the name: {entry.about}"
 
 
-def _first(entries: list[Entry], role: str) -> Entry | None:
+def _first(entries: Sequence[Entry], role: str) -> Entry | None:
     return next((entry for entry in entries if entry.role == role), None)
 
 
-def _dated(cells: Cells, kept: pl.Series, entries: list[Entry], dates: Dates) -> ColumnDraft:
+def _dated(cells: Cells, kept: pl.Series, entries: Sequence[Entry], dates: Dates) -> ColumnDraft:
     kind = "date" if "date" in KINDS and not dates.timed else "datetime"
     facts = []
     if dates.format is not None:
@@ -182,7 +185,7 @@ def _dated(cells: Cells, kept: pl.Series, entries: list[Entry], dates: Dates) ->
     )
 
 
-def _numeric(cells: Cells, kept: pl.Series, entries: list[Entry], numbers: Numbers) -> ColumnDraft:
+def _numeric(cells: Cells, kept: pl.Series, entries: Sequence[Entry], numbers: Numbers) -> ColumnDraft:
     whole = numbers.whole and cells.declared != "number"
     kind, notes, facts = "integer" if whole else "continuous", [], []
     if numbers.decimals is not None and "decimals" in _COLUMN_KEYS:
@@ -196,7 +199,7 @@ def _numeric(cells: Cells, kept: pl.Series, entries: list[Entry], numbers: Numbe
 
 
 def _labelled(
-    cells: Cells, kept: pl.Series, entries: list[Entry], numbers: Numbers | None, dates: Dates | None
+    cells: Cells, kept: pl.Series, entries: Sequence[Entry], numbers: Numbers | None, dates: Dates | None
 ) -> ColumnDraft:
     different = {text.lower() for text in kept.drop_nulls().unique().head(3).to_list()}
     if cells.declared == "boolean" or (cells.declared != "text" and different <= _TRUTHS):

@@ -14,6 +14,7 @@ ENOUGH = 0.95
 MOST_DECIMALS = 4
 """More decimals than this are how a computer writes a measurement, not a property of it."""
 _FEWEST_ZEROS = 2
+_FIRST = 100  # If none of the first cells has a digit, the column is none of numbers.
 _LONGEST_WHOLE = 15  # Longer ones are labels: not every whole number of 16 digits is a float64.
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$"
 
@@ -46,6 +47,8 @@ def numbers_in(text: pl.Series, *, decimal: str = ".", thousands: str | None = N
         text: The cells, null where they are missing.
         decimal, thousands: How numbers are written in the file.
     """
+    if not text.drop_nulls().head(_FIRST).str.contains(r"\d").any():
+        return None
     plain, percent = _plain(text, decimal, thousands)
     is_number = plain.str.contains(_NUMBER).fill_null(value=False)
     known = len(plain) - plain.null_count()
@@ -55,9 +58,10 @@ def numbers_in(text: pl.Series, *, decimal: str = ".", thousands: str | None = N
     values = plain.cast(pl.Float64, strict=False).to_numpy()
     if not np.isfinite(values).any():
         return None
-    digits = plain.str.extract(r"\.(\d*)$").str.strip_chars_end("0").str.len_chars().fill_null(0)
+    behind = plain.str.extract(r"\.(\d*)$")
+    digits = behind.str.strip_chars_end("0").str.len_chars()
     exponent = bool(plain.str.contains("[eE]").any())
-    written = int(plain.str.extract(r"\.(\d*)$").str.len_chars().max() or 0)  # pyright: ignore[reportArgumentType]
+    written = int(behind.str.len_chars().max() or 0)  # pyright: ignore[reportArgumentType]
     whole = not exponent and int(digits.max() or 0) == 0  # pyright: ignore[reportArgumentType]
     return Numbers(
         values=values,

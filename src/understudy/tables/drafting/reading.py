@@ -21,7 +21,7 @@ from understudy.tables.pyarrow_table import column_of_pyarrow
 from understudy.tables.structure import FoundColumn, TableError, check_distinct
 from understudy.tables.table import as_text
 
-ROWS = 100_000
+ROWS = 30_000
 """How many rows a draft looks at, from the first on."""
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 
