@@ -292,3 +292,26 @@ def test_a_table_that_does_not_fit_the_schema_costs_nothing(tmp_path, table):
     with pytest.raises(TableError):
         understudy.fit(table.drop("age"), MIXED, epsilon=1.0, ledger=path)
     assert not path.exists() or not LedgerFile(path).records()
+
+
+@pytest.mark.parametrize(
+    "given", [{"age": "integer"}, None, 3, pl.DataFrame({"age": [1]})], ids=lambda each: type(each).__name__
+)
+def test_what_is_no_schema_is_told_what_a_schema_is(given):
+    with pytest.raises(
+        understudy.SchemaError, match=r"expected a us.Schema .* got \w+\. A schema states .* us.Schema.draft\(table\)"
+    ):
+        understudy.fit(pl.DataFrame({"age": [1, 2]}), given, "independent", epsilon=1.0)
+
+
+def test_a_stopped_fit_says_whether_it_was_charged(tmp_path, monkeypatch):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Independent, "fit", stop)
+    schema = understudy.Schema(name="t", columns=(understudy.Column("age", "integer", low=0, high=9),))
+    for ledger, note in ((None, "no ledger was given"), (tmp_path / "b.jsonl", "b.jsonl and stays charged")):
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            understudy.fit(pl.DataFrame({"age": [1, 2]}), schema, "independent", epsilon=1.0, ledger=ledger)
+        assert note in stopped.value.__notes__[0]
+    assert understudy.LedgerFile(tmp_path / "b.jsonl").total("t").fits == 1

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from understudy.synthesizers.privmrf.method import PrivMRF
     from understudy.tables.column import Column
     from understudy.tables.constraints import ConstraintError
+    from understudy.tables.dialect import Dialect
     from understudy.tables.rejection import SamplingError
     from understudy.tables.schema import Schema
     from understudy.tables.structure import TableError
@@ -46,6 +47,7 @@ _DEFINED_IN = {
     "Column": "tables.column",
     "ConstraintError": "tables.constraints",
     "Copula": "synthesizers.copula",
+    "Dialect": "tables.dialect",
     "DPGAN": "synthesizers.prada.adversarial.dpgan",
     "GEM": "synthesizers.gem.method",
     "Independent": "synthesizers.independent",
@@ -88,6 +90,7 @@ __all__ = [
     "Column",
     "ConstraintError",
     "Copula",
+    "Dialect",
     "Independent",
     "LedgerError",
     "LedgerFile",

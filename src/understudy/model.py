@@ -20,14 +20,15 @@ from understudy.core.files import reason, replacing
 from understudy.core.notebooks import card
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
-from understudy.encoding.encoder import Encoder, EncoderFacts
+from understudy.encoding.encoder import Encoder, EncoderFacts, Levels
 from understudy.privacy.receipt import Receipt
 from understudy.synthesizers import FITTED, METHODS
 from understudy.synthesizers.base import ConditionalSampler, DensityModel, Fitted, Interval, Method, WeightedParents
+from understudy.synthesizers.conditioning import draw_given, is_supported
 from understudy.tables import rejection
 from understudy.tables.constraints import sums
 from understudy.tables.differences import Difference, differences, measured, modelled, restored
-from understudy.tables.rejection import Acceptance, held_rules
+from understudy.tables.rejection import Acceptance, SamplingError, held_rules
 from understudy.tables.rules import Condition, SyntheticRows
 from understudy.tables.schema import Schema, with_rules
 from understudy.tables.table import read
@@ -128,21 +129,57 @@ class Model:
 
         Raises:
             ConstraintError: A rule or a condition does not fit the schema.
-            SamplingError: Fewer than one drawn row in a hundred keeps the constraints and the conditions.
+            SamplingError: Fewer than one drawn row in a hundred keeps the constraints, or so few meet the conditions
+                that some 20 million rows would have to be drawn.
         """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
         key, conditions = Key.new(seed), read_where(where, self.schema, self.encoder.labels)
         schema = with_rules(self.schema, rules)
-        columns, acceptance = rejection.keep(
-            lambda m, key: self._draw(m, key, conditions, schema),
-            held_rules(schema),
-            int(n),
-            conditions=conditions,
-            key=key,
-        )
+        columns, acceptance = self._kept(schema, conditions, int(n), key)
         object.__setattr__(self, "acceptance", acceptance)
         return to_frame(columns, self.schema, self.encoder.labels, self.kind)
+
+    def _kept(
+        self, schema: Schema, conditions: Sequence[Condition], n: int, key: Key
+    ) -> tuple[dict[str, NDArray], Acceptance]:
+        """Rows that keep all rules: by rejection or, if they are rare and the model has densities, by importance."""
+        weighted, held = self._conditions_by_importance(conditions), held_rules(schema)
+        try:
+            return rejection.keep(
+                lambda m, key: self._draw(m, key, conditions, schema),
+                held,
+                n,
+                conditions=conditions,
+                key=key,
+                patient=bool(conditions) and not weighted,
+            )
+        except SamplingError:
+            if not weighted:
+                raise
+        worth: list[float] = []
+
+        def draw(m: int, key: Key) -> SyntheticRows:
+            assert isinstance(self.generator, DensityModel)  # else nothing is weighted
+            levels, effective = draw_given(self.generator, self.encoder, weighted, m, key=key)
+            worth.append(effective)
+            return self._decoded(levels, schema, key=key)
+
+        columns, acceptance = rejection.keep(draw, held, n, conditions=conditions, key=key.child("importance"))
+        return columns, dataclasses.replace(acceptance, effective=min(sum(worth), n))
+
+    def _conditions_by_importance(self, conditions: Sequence[Condition]) -> dict[Condition, Interval]:
+        """The conditions with their levels, if importance can meet all of them; else none."""
+        if not isinstance(self.generator, DensityModel) or isinstance(self.generator, ConditionalSampler):
+            return {}
+        if any(each.column in self._computed or not is_supported(self.encoder, each) for each in conditions):
+            return {}
+        return {each: self._interval(each) for each in conditions}
+
+    @property
+    def _computed(self) -> set[str]:
+        """The columns that are not drawn but computed: totals, and columns with a difference."""
+        return {each.total for each in sums(self.schema.constraints)} | {each.column for each in self.differences}
 
     def _draw(self, n: int, key: Key, conditions: Sequence[Condition], schema: Schema) -> SyntheticRows:
         """SyntheticRows of the generator with totals computed, as a frame will show them; not yet held to any rule."""
@@ -151,8 +188,12 @@ class Model:
             levels = self.generator.sample_within(n, within, key=key)
         else:
             levels = self.generator.sample(n, key=key)
+        return self._decoded(levels, schema, key=key, as_they_are=not (schema.constraints or conditions))
+
+    def _decoded(self, levels: Levels, schema: Schema, *, key: Key, as_they_are: bool = False) -> SyntheticRows:
+        """The values at these levels as a frame will show them, with totals computed."""
         columns = restored(self.encoder.decode(levels), self.schema, self.differences, key=key)
-        if schema.constraints or conditions:
+        if not as_they_are:
             numeric = [column for column in schema if column.is_numeric]
             columns |= {column.name: as_shown(columns[column.name], column) for column in numeric}
         rows = SyntheticRows(columns, self.encoder.labels, self.encoder.strata(levels) if schema.constraints else {})
@@ -165,8 +206,7 @@ class Model:
 
         A total or a column with a difference is not drawn but computed, so a condition on it is left to rejection.
         """
-        computed = {each.total for each in sums(self.schema.constraints)} | {each.column for each in self.differences}
-        found = {each.column: self._interval(each) for each in conditions if each.column not in computed}
+        found = {each.column: self._interval(each) for each in conditions if each.column not in self._computed}
         return {name: (low, high) for name, (low, high) in found.items() if low < high}
 
     def _interval(self, condition: Condition) -> Interval:

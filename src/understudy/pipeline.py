@@ -16,10 +16,11 @@ Why it holds:
 What the promise does not cover is in docs/privacy.md.
 """
 
+import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def fit(
     """Learns a model of a table under (ε, δ)-differential privacy.
 
     Args:
-        table: A path to a CSV or Parquet file, or a pandas, polars or pyarrow table.
+        table: A path to a file, the URL of a table in a database (docs/files.md), or a pandas, polars or pyarrow table.
         schema: Public facts about it, or the path of their TOML file.
         method: A name from `METHODS`, or one of them configured.
         epsilon: The budget ε, for everything.
@@ -107,7 +108,7 @@ def fit_many(
     Privacy:
         Every fit by itself keeps the promise of `fit`. Together they cost the sum: the ledger file is charged for each.
     """
-    schema = schema if isinstance(schema, Schema) else Schema.read(schema)
+    schema = Schema.of(schema)
     fits = _planned_fits(schema, methods, seeds, epsilon, delta)
     book = LedgerFile(ledger) if ledger is not None else None
     if book and schema.name == UNNAMED:
@@ -115,17 +116,35 @@ def fit_many(
     if book:
         book.check(schema.name, math.fsum(each.ledger.budget.epsilon for each in fits), delta * len(fits))
     locked, kind = lock_table(table, schema, fits)  # raises for structure alone, so a typing mistake costs nothing
-    for each in fits:
-        budget = each.ledger.budget
-        if book:
-            book.charge(schema.name, budget.epsilon, budget.delta, each.method.name, version=__version__)
-    with shown([each.ledger for each in fits], progress):
-        requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
-        generators = _fit_generators(requests)
+    entered: list[str] = []
+    with _interruptions_noted(book, entered, len(fits)):
+        for each in fits:
+            budget, method = each.ledger.budget, each.method.name
+            if book:
+                entered.append(book.charge(schema.name, budget.epsilon, budget.delta, method, version=__version__))
+        with shown([each.ledger for each in fits], progress):
+            requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
+            generators = _fit_generators(requests)
     return [
         Model(request.encoder, generator, request.ledger.receipt(version=__version__), request.method, kind, schema)
         for request, generator in zip(requests, generators, strict=True)
     ]
+
+
+@contextlib.contextmanager
+def _interruptions_noted(book: LedgerFile | None, entered: Sequence[str], fits: int) -> Iterator[None]:
+    """Adds a note to a Ctrl-C that comes after charging has begun: what was charged, and that it is spent."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if book is None:
+            note = "The fit had begun, so its budget is spent; no ledger was given to record it."
+        elif len(entered) < fits:
+            note = f"Charging had begun: look into {book.path}. No row was measured."
+        else:
+            note = f"The fit was charged to {book.path} and stays charged."
+        stop.add_note(note)
+        raise
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -251,7 +270,7 @@ def order_from(public_table: Any, schema: SchemaOrPath) -> tuple[str, ...]:
     Privacy:
         None. The table must be public, or another one than the one that is to be protected.
     """
-    schema = schema if isinstance(schema, Schema) else Schema.read(schema)
+    schema = Schema.of(schema)
     columns = read(public_table, schema).columns
     filled = [_filled(np.asarray(columns[name], dtype=np.float64)) for name in schema.names]
     return tuple(schema.names[i] for i in ordering.order_from(np.nan_to_num(np.stack(filled, axis=1))))
@@ -277,7 +296,7 @@ def plan(
         schema, method, epsilon, delta: As for `fit`.
         rows: About how many rows there are, if that is public; used for the time and memory alone.
     """
-    schema = schema if isinstance(schema, Schema) else Schema.read(schema)
+    schema = Schema.of(schema)
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError(f"rows: expected a whole number >= 1, got {rows!r}.")
     method, budget = resolve(method), Budget(epsilon=epsilon, delta=delta)

@@ -348,12 +348,14 @@ def test_an_infinite_distance_is_null(tables):
         (["rmse"], ["all"], list(LEARNERS)),
         (None, "svm", ["svm"]),
         (["r2", "r2"], ["svm", "mlp", "svm"], ["svm", "mlp"]),
+        (["wd"], ["svm"], ["svm"]),
     ],
 )
 def test_learners_are_trained_where_they_are_asked_for(metrics, learners, trained):
     request = resolve(INCOME, metrics, learners)
     assert list(request.learners) == trained
-    assert request.usefulness == (() if not trained else ("r2", "rmse") if metrics is None else (metrics[0],))
+    named = metrics is None or metrics == ["wd"]
+    assert request.usefulness == (() if not trained else ("r2", "rmse") if named else (metrics[0],))
     assert list(request.similarity) == (list(METRICS) if metrics is None else [m for m in metrics if m == "wd"])
 
 
@@ -363,7 +365,7 @@ REFUSALS = [
     (MIXED, ["r2"], None, "target: expected the name of the column to be predicted, got none"),
     (MIXED, None, "all", "target: expected the name of the column to be predicted, got none"),
     (INCOME, None, ["svn"], "got 'svn'. Did you mean 'svm'?"),
-    (INCOME, ["wd"], ["svm"], "metrics: expected some of r2, rmse for the learners, got none"),
+    (MIXED, ["wd"], ["svm"], "target: expected the name of the column to be predicted, got none"),
     (INCOME, ["r2"], [], "learners: expected at least one for r2, got none"),
     (INCOME, ["acuracy"], None, "got 'acuracy'. Did you mean 'accuracy'?"),
 ]

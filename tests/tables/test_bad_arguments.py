@@ -84,7 +84,7 @@ def test_draft_refuses_an_unwritable_output(place, name):
         assert_refused(place.run("schema", "draft", place.data, "-o", place.folder / name), name)
 
 
-@pytest.mark.parametrize("text", ["", HEADER, "a,a\n1,2\n", "\n"], ids=["empty", "header only", "duplicate", "blank"])
+@pytest.mark.parametrize("text", ["", HEADER, "\n"], ids=["empty", "header only", "blank"])
 def test_draft_refuses_a_table_without_columns(place, text):
     place.data.write_text(text)
     with place.untouched():

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import understudy as us
-from bad_input import GOOD, HEADER, LAST, SCHEMA, SECRET, assert_discreet, assert_fits, assert_refused
+from bad_input import GOOD, HEADER, LAST, SCHEMA, SECRET, SECRET_NUMBER, assert_discreet, assert_fits, assert_refused
 
 # Structure --------------------------------------------------------------------------------------------------------
 
@@ -19,7 +19,10 @@ STRUCTURES = {
     "empty": ("", ["is empty"]),
     "header only": (HEADER, ["has no rows"]),
     "duplicate names": (GOOD.replace("income", "age", 1), ["has no column 'income'"]),
-    "duplicate names beside all": ("name,age,income,age\n" + f"{LAST},{SECRET}\n" * 9, ["more than one column 'age'"]),
+    "duplicate names beside all": ("name,age,income,age\n" + f"{LAST},{SECRET}\n" * 9, ["has a column 'age_2'"]),
+    "semicolons": (GOOD.replace(",", ";"), ["reads as one column", "`delimiter`", "[file]"]),
+    "semicolons below the names": (HEADER + GOOD.replace(",", ";"), ["reads as one column", "`delimiter`"]),
+    "decimal commas": (HEADER + f'{SECRET},40,"1,5"\nann,30,"2,5"\n', ["column 'income'", "no cell can be read"]),
     "blank first line": ("\n" + GOOD, ["first line"]),
     "quote never closed in the header": (f'"{GOOD}', ["cannot be read as CSV"]),
     "two rows that begin with a stray quote": (
@@ -108,8 +111,11 @@ def test_a_column_that_is_all_missing_fits(place):
     assert rows["age"].null_count() > 1900
 
 
-def test_a_column_that_is_all_missing_and_may_not_be_fits(place):
+def test_a_column_that_is_all_missing_and_may_not_be_is_refused(place):
     place.data.write_text(HEADER + "ann,40,\n" * 200)
+    with place.untouched():
+        assert_refused(place.fit("--ledger", place.folder / "budget.jsonl"), "column 'income'", "every cell is missing")
+    place.data.write_text(HEADER + "ann,40,\n" * 200 + f"ann,40,{SECRET_NUMBER}\n")
     assert_fits(place)
 
 

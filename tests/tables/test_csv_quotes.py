@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.tables.column import Column
-from understudy.tables.csv_file import quotes_are_sound
+from understudy.tables.quotes import quotes_are_sound
 from understudy.tables.schema import Schema
 from understudy.tables.structure import TableError
 from understudy.tables.table import read

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from understudy.core.files import replacing
 from understudy.tables.column import KINDS, Column
-from understudy.tables.draft import draft
 from understudy.tables.schema import Schema
 from understudy.tables.values import SchemaError
 
@@ -250,39 +249,6 @@ def test_a_link_is_written_through_and_a_device_is_left_alone(tmp_path):
         schema().write(os.devnull)
 
 
-NAMES = ["age", "a.b", 'say "hi"', "naïve 年", "two words", "", "a\nb", "[x]", "#"]
-
-
-def test_a_draft_is_a_valid_schema_with_nothing_filled_in():
-    pairs = [(name, KINDS[place % len(KINDS)]) for place, name in enumerate(NAMES)]
-    text = draft(pairs, name="people", source="people\n.csv")
-    drafted = Schema.parse(text)
-    assert drafted == Schema(name="people", columns=[Column(name=name, kind=kind) for name, kind in pairs])
-    assert "names and the kinds of its columns are all that was looked at" in text
-
-
-@pytest.mark.parametrize(
-    ("kind", "hints"),
-    [
-        ("continuous", ["# low =", "# high =", "# atoms ="]),
-        ("integer", ["# low =", "# high ="]),
-        ("datetime", ["# low = 2000-01-01", "# high ="]),
-        ("categorical", ["# values = [", "# other ="]),
-        ("boolean", []),
-    ],
-)
-def test_a_draft_says_what_to_fill_in(kind, hints):
-    lines = draft([("x", kind)]).split("[columns.x]")[1].splitlines()
-    starts = [line for line in lines if line.startswith("# ")]
-    assert len(starts) == len(hints) + 1  # nullable
-    assert all(any(line.startswith(hint) for line in starts) for hint in hints)
-
-
-def test_a_draft_refuses_a_name_that_comes_twice():
-    with pytest.raises(SchemaError, match="'a' twice"):
-        draft([("a", "integer"), ("a", "boolean")])
-
-
 texts = st.text(max_size=8)
 categories = texts.map(str.strip).filter(bool)
 finite = st.floats(-1e250, 1e250).filter(lambda x: x == 0 or abs(x) > 1e-249)
@@ -332,3 +298,9 @@ def schemas(draw):
 @settings(deadline=None, derandomize=True, max_examples=80)
 def test_toml_keeps_every_schema_exactly(any_schema):
     assert Schema.parse(any_schema.to_toml()) == any_schema
+
+
+def test_the_name_and_the_kind_of_a_column_may_be_positional():
+    assert Column("age", "integer", low=0) == Column(name="age", kind="integer", low=0)
+    with pytest.raises(TypeError):
+        Column("age", "integer", True)  # pyright: ignore[reportCallIssue]

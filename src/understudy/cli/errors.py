@@ -1,4 +1,4 @@
-"""Errors of the command line: one line on stderr, exit code 1, no traceback.
+"""Errors of the command line: one line on stderr, exit code 1 (2 for wrong usage), no traceback.
 
 The one rule: the line shows no private value. Errors of this library are written to show none, so they are printed as
 they are. Any other error may quote a cell, so only its type is printed. Warnings are not shown for the same reason:
@@ -16,6 +16,8 @@ from typing import Any
 import click
 
 import understudy
+
+_TABLES = (".csv", ".tsv", ".txt", ".gz", ".zst", ".parquet", ".feather", ".xlsx", ".sav", ".dta", ".sas7bdat")
 
 
 class Refused(click.ClickException):
@@ -37,20 +39,47 @@ class Stopped(Refused):
     exit_code = 130  # 128 + SIGINT, as shells count it
 
 
+class WrongUsage(click.UsageError):
+    """The command line cannot be understood: one line that says why, and where the help is."""
+
+    def __init__(self, error: click.UsageError):
+        super().__init__(" ".join(error.format_message().split()), error.ctx)
+
+    def show(self, file: Any = None) -> None:
+        path = "understudy" if self.ctx is None else self.ctx.command_path
+        click.echo(f"understudy: {self.message} Try `{path} --help`.", file=file or sys.stderr)
+
+
+@contextlib.contextmanager
+def _usage_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except (WrongUsage, click.exceptions.NoArgsIsHelpError):
+        raise
+    except click.UsageError as error:
+        raise WrongUsage(error) from None
+
+
 class Commands(click.Group):
     """A group whose commands end with a result, with help, or with one line that says what is wrong."""
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _usage_in_one_line():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _usage_in_one_line():
                 if not _is_debugging():
                     warnings.simplefilter("ignore")
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, SystemExit, BrokenPipeError):
             raise  # click handles these
-        except KeyboardInterrupt:
-            note = "stopped. No file is half-written; a fit that was charged to a ledger stays charged."
-            raise Stopped(note) from None
+        except KeyboardInterrupt as stop:
+            spent = getattr(stop, "__notes__", ["Nothing was charged."])  # a fit notes it once its budget is spent
+            raise Stopped(" ".join(["stopped. No file is half-written.", *spent])) from None
         except BaseException as error:  # a panic of polars is no Exception
             if (refusal := _refusal(error)) is None:
                 raise
@@ -125,6 +154,8 @@ def check_readable(path: str) -> None:
 
 def read_schema(path: str) -> "understudy.Schema":
     """The schema. A table given in its place is refused unread, because errors about a schema quote the file."""
-    if path.lower().endswith((".csv", ".tsv", ".gz", ".parquet")):
+    if "://" in path:  # which may hold a password
+        raise Refused("SCHEMA: expected a .toml file, got a URL. Are the table and the schema swapped?")
+    if path.lower().endswith(_TABLES):
         raise Refused(f"SCHEMA: expected a .toml file, got {path}. Are the table and the schema swapped?")
     return understudy.Schema.read(path)

@@ -71,8 +71,9 @@ def fit(
 ) -> None:
     """Fits a model to DATA within a privacy budget.
 
-    DATA is a CSV or Parquet file, and SCHEMA states what is publicly known about it. The receipt, which says what was
-    measured and what it cost, is printed at the end. An existing model file is replaced.
+    DATA is a file (CSV, Parquet, Excel and others) or the URL of a table in a database. SCHEMA states what is publicly
+    known about it. The receipt, which says what was measured and what it cost, is printed at the end. An existing model
+    file is replaced.
 
     \b
     Example:
@@ -115,7 +116,7 @@ def fit(
 @click.command()
 @click.argument("model", type=FILE)
 @click.option("-n", "rows", type=int, required=True, help="The number of rows to draw.")
-@options.output("the rows: .csv, .tsv, .csv.gz or .parquet")
+@options.output("the rows: .csv, .tsv, .csv.gz, .csv.zst, .parquet or .feather")
 @click.option("--seed", type=int, help="Draw the same rows again.")
 @click.option(
     "--where",
@@ -151,7 +152,7 @@ def sample(
     from understudy.tables.writing import write
 
     check_place(output, model)
-    extension(output)  # refuses formats it does not know
+    extension(output, written=True)  # refuses formats it does not know
     with argument_errors():
         Key.new(seed)
         if rows < 0:

@@ -1,15 +1,19 @@
 """The commands about schemas: schema draft and schema check.
 
-The one rule: a draft holds the names and kinds of columns and no value of any cell.
+The one rule: a draft holds no cell, and what the cells suggest is marked in it.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from understudy.cli import options
 from understudy.cli.errors import Refused, check_place, check_readable, read_schema
-from understudy.cli.options import FILE, count, print_json
+from understudy.cli.options import FILE, count, print_json, waiting
+
+if TYPE_CHECKING:
+    from understudy.tables.drafting.draft import Draft
 
 
 @click.group()
@@ -26,37 +30,105 @@ def schema() -> None:
 @schema.command("draft")
 @options.table()
 @options.output("the draft")
+@click.option("--delimiter", metavar="MARK", help="What separates fields, if the draft should not find it.")
+@click.option("--encoding", metavar="NAME", help="How letters are encoded, likewise: utf-8, latin-1, windows-1252, ….")
+@click.option("--decimal", metavar="MARK", help="The decimal mark, likewise.")
+@click.option("--interactive", is_flag=True, help="Ask what the draft leaves open, one question at a time.")
 @click.option("--force", is_flag=True, help="Replace an existing schema.")
 @options.as_json
-def draft_schema(table: str, output: str, force: bool, as_json: bool) -> None:
-    """Drafts a schema for DATA, a CSV or Parquet file.
+def draft_schema(
+    table: str,
+    output: str,
+    delimiter: str | None,
+    encoding: str | None,
+    decimal: str | None,
+    interactive: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Drafts a schema for DATA, a file or the URL of a table in a database.
 
-    The draft holds the names and kinds of the columns. Bounds and categories are left for you to fill in: they are
-    never taken from the data.
+    Bounds and categories are suggested from the names of the columns by a catalogue of public knowledge, never from the
+    cells. Kinds, formats of dates, spellings of missing values, identifiers to leave out and rules between columns are
+    guessed from the first rows, outside any budget, and marked in the draft: look at it before you share it.
 
     \b
     Example:
       understudy schema draft people.csv -o people.toml
+      understudy schema draft people.csv -o people.toml --interactive
     """
     check_place(output, table)
     if Path(output).exists() and not force:
         raise Refused(f"{output} exists, and somebody may have edited it. Use --force to replace it.")
     from understudy.core.files import replacing
-    from understudy.tables.draft import draft
-    from understudy.tables.sources import extension, kinds
+    from understudy.tables.database_url import is_url
+    from understudy.tables.drafting.draft import draft_of
+    from understudy.tables.drafting.questions import questions
+    from understudy.tables.drafting.writing import written
+    from understudy.tables.sources import extension
 
-    extension(table)  # refuses formats it does not know
-    check_readable(table)
-    names_and_kinds, source = kinds(table), Path(table).name
-    text = draft(names_and_kinds, name=source.split(".")[0] or "table", source=source)
+    if not is_url(table):
+        extension(table)  # refuses formats it does not know
+        check_readable(table)
+    stated = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal}
+    with waiting("looking at the first rows"):
+        made = draft_of(table, {key: value for key, value in stated.items() if value is not None})
+    if interactive:
+        made = _answered(made)
     with replacing(output) as temporary:
-        temporary.write_bytes(text.encode())
+        temporary.write_bytes(written(made).encode())
     if as_json:
-        print_json({"schema": output, "columns": {name: {"kind": kind} for name, kind in names_and_kinds}})
+        print_json(
+            {
+                "schema": output,
+                "columns": {each.name: {"kind": each.kind} for each in made.kept},
+                "ignored": made.ignored,
+                "unit": made.unit,
+                "questions": [] if interactive else [each.text for each in questions(made)],
+            }
+        )
         return
-    click.echo(f"{output}: {count(len(names_and_kinds), 'column')}. Check the kinds, and fill in the bounds and")
-    click.echo("categories that are public. A fit spends part of its budget on measuring the others. Next:")
+    _say_what_is_drafted(made, output, 0 if interactive else len(questions(made)))
+
+
+def _say_what_is_drafted(made: "Draft", output: str, still_open: int) -> None:
+    click.echo(f"{output}: {count(len(made.kept), 'column')}. Check the kinds, and fill in the bounds and")
+    click.echo("categories that are public. A fit spends part of its budget on measuring the others.")
+    if made.ignored:
+        click.echo(f"Left out: {', '.join(map(repr, made.ignored))}; the draft says why.")
+    if made.unit is not None:
+        click.echo(f"Protected together: all rows of one {made.unit!r}, of which {made.max_rows_per_unit} are used.")
+    if still_open:
+        click.echo(f"{count(still_open, 'question')} open: look for `# seen in the file` and for suggestions, or add")
+        click.echo("--interactive to be asked.")
+    click.echo("Next:")
     click.echo(f"  understudy plan {output} --epsilon 1")
+
+
+def _answered(made: "Draft") -> "Draft":
+    """The draft after its questions were asked in the terminal, one at a time; on stderr, so that --json stays JSON."""
+    from understudy.tables.drafting.questions import questions
+    from understudy.tables.values import SchemaError
+
+    for question in questions(made):
+        if not question.applies(made):
+            continue
+        if isinstance(question.default, bool):
+            answer = click.confirm(question.text, default=question.default, err=True)
+        elif isinstance(question.default, int):
+            answer = click.prompt(question.text, default=question.default, type=click.IntRange(min=1), err=True)
+        else:
+            answer = click.prompt(
+                question.text, default=question.default, type=click.Choice(question.choices), err=True
+            )
+        changed = question.answered(made, answer)
+        try:
+            changed.schema()
+        except SchemaError as error:
+            click.echo(f"That is not possible: {error}", err=True)
+        else:
+            made = changed
+    return made
 
 
 @schema.command("check")

@@ -87,7 +87,7 @@ def evaluate(
         SchemaError, TableError: The schema is wrong, or a table's structure does not fit it.
         ImportError: The library of a learner is missing.
     """
-    schema = schema if isinstance(schema, Schema) else Schema.read(schema)
+    schema = Schema.of(schema)
     tables = {"real": real, "synthetic": synthetic} | ({} if train is None else {"train": train})
     request = resolve(schema, metrics, learners, train=train is not None)
     comparison = _Comparison(schema, tables, request, seed=seed)

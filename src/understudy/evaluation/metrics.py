@@ -82,6 +82,9 @@ def resolve(
     """The request that the arguments of `evaluate` make. Reads no table.
 
     Args:
+        metrics: Names of metrics; None: all distances. If learners are named, the metrics that suit the target are
+            added, unless some metric of usefulness is among them.
+        learners: Names of learners, or "all".
         train: Whether there is a training table, which `every` needs.
 
     Raises:
@@ -91,6 +94,9 @@ def resolve(
     named, trained = _listed(metrics), _listed(learners)
     if named is None:
         named = [*METRICS, *(suited(schema) if trained else ())]
+    elif trained and not set(named) & set(USEFULNESS):
+        check_learners([name for name in trained if name != "all"])
+        named = [*named, *suited(schema)]  # learners are asked for: what they are trained for follows from the target
     asked = tuple(name for name in named if name in USEFULNESS and name != EVERY)
     if trained == ["all"] or (trained is None and asked):
         trained = list(LEARNERS)

@@ -175,7 +175,8 @@ def _labels(schema: Schema, tables: Mapping[str, Any]) -> dict[str, list[str]]:
     unlisted = [column for column in schema if column.kind == "categorical" and column.labels is None]
     if unlisted:
         rest = [name for name in (*schema.names, schema.unit) if name and name not in {c.name for c in unlisted}]
-        asked = Schema(columns=tuple(unlisted), ignore=(*schema.ignore, *rest), missing=schema.missing)
+        ignored = (*schema.ignore, *rest)
+        asked = Schema(columns=tuple(unlisted), ignore=ignored, missing=schema.missing, file=schema.file)
         opened = [read(table, asked) for table in tables.values()]
         known |= {c.name: sorted({label for table in opened for label in table.labels[c.name]}) for c in unlisted}
     return known

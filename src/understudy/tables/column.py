@@ -44,9 +44,9 @@ DAY = 86_400_000_000.0
 """The distance of two dates on the scale of a table, where instants are microseconds."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Column:
-    """What is publicly known about one column.
+    """What is publicly known about one column: `Column("age", "integer", low=0, high=120)`.
 
     Attributes:
         name: Its name in the table.
@@ -70,6 +70,7 @@ class Column:
 
     name: str
     kind: str
+    _: dataclasses.KW_ONLY
     nullable: bool = False
     low: float | datetime.date | None = None
     high: float | datetime.date | None = None

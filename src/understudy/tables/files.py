@@ -1,13 +1,14 @@
-"""Files: what CSV and Parquet have in common when they are opened.
+"""Files: what their formats have in common when they are opened.
 
-The one rule: errors of polars may quote a cell, so none of them passes through.
+The one rule: errors of libraries may quote a cell, so none of them passes through.
 """
 
 import contextlib
+import importlib
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import polars as pl
 
@@ -18,7 +19,11 @@ from understudy.tables.structure import TableError
 def open_binary(path: Path, source: str) -> BinaryIO:
     """Opens a file, or raises a TableError that says why it cannot be."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # opening a pipe would wait for somebody
+            raise TableError(f"{source} cannot be read: it is not a regular file.")
         return path.open("rb")
+    except TableError:
+        raise
     except (OSError, ValueError) as error:
         raise TableError(f"{source} cannot be read: {reason(error)}.") from None
 
@@ -39,16 +44,27 @@ def polars_errors(source: str, form: str) -> Iterator[None]:
         raise TableError(f"{source} has no rows.") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, MemoryError) as error:
         if "utf-8" in str(error).lower():
-            raise TableError(f"{source}: expected UTF-8 text. Save it in that encoding.") from None
+            advice = " Save it so, or state its `encoding` under [file] in the schema." if form == "CSV" else ""
+            raise TableError(f"{source}: expected UTF-8 text.{advice}") from None
         raise damaged(source, form) from None
 
 
-def kind_of(dtype: pl.DataType) -> str:
-    """The kind of column that a type suggests, for a draft of a schema."""
-    if dtype.is_integer():
-        return "integer"
-    if dtype.is_numeric():
-        return "continuous"
-    if dtype == pl.Boolean:
-        return "boolean"
-    return "datetime" if dtype.base_type() in (pl.Date, pl.Datetime) else "categorical"
+@contextlib.contextmanager
+def library_errors(source: str, form: str) -> Iterator[None]:
+    """Turns whatever another library raises about a file into one line that shows no cell, and drops its warnings."""
+    try:
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            yield
+    except TableError:
+        raise
+    except Exception:
+        raise damaged(source, form) from None
+
+
+def extra(module: str, what: str) -> Any:
+    """A module of the extra `files`, or an ImportError that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f"reading {what} needs {module}. Run: pip install 'understudy-dp[files]'") from None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from understudy.tables.files import damaged, kind_of, open_binary, polars_errors
+from understudy.tables.files import damaged, open_binary, polars_errors
 from understudy.tables.schema import Schema
 from understudy.tables.structure import FoundColumn, Source, TableError, check_names, wanted
 
@@ -21,12 +21,12 @@ def load_parquet(path: Path, source: str, schema: Schema) -> Source:
     return Source(columns={series.name: FoundColumn.typed(series) for series in frame}, kind="polars", name=source)
 
 
-def parquet_kinds(path: Path, source: str) -> list[tuple[str, str]]:
-    """The name of every column and the kind that its type suggests."""
+def sample_parquet(path: Path, source: str, *, rows: int) -> list[tuple[str, FoundColumn]]:
+    """All columns of the first rows, for a draft of a schema."""
     check_ends(path, source)
     with polars_errors(source, "Parquet"):
-        dtypes = pl.read_parquet_schema(path)
-    return [(column, kind_of(dtype)) for column, dtype in dtypes.items()]
+        frame = pl.scan_parquet(path, glob=False, hive_partitioning=False).head(rows).collect()
+    return [(series.name, FoundColumn.typed(series)) for series in frame]
 
 
 def check_ends(path: Path, source: str) -> None:

@@ -23,6 +23,8 @@ from understudy.tables.schema import Schema
 
 # Sampling gives up if fewer than LEAST_KEPT of the rows keep the rules after max(FEWEST_DRAWN, DRAWN_PER_ROW * n) rows.
 FEWEST_DRAWN, DRAWN_PER_ROW, LEAST_KEPT = 20_000, 20, 0.01
+# For conditions, which may ask for a small group, it gives up after PATIENCE rows if it seems to need over MOST_DRAWN.
+PATIENCE, MOST_DRAWN = 400_000, 20_000_000
 # Where rules are broken, this many times the wanted rows are drawn that keep them, for a choice among them.
 POOL = 2
 _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 2**17
@@ -40,12 +42,14 @@ class Acceptance:
         drawn: How many were drawn.
         kept: How many of them keep every rule.
         broken: For each rule, how many break it.
+        effective: If rows were drawn by importance, how many independent ones they are worth; else None.
         shift: How far rules move the share of any measured bin in the returned rows, at most; 0 if no rule is broken.
     """
 
     drawn: int
     kept: int
     broken: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    effective: float | None = None
     shift: float = 0.0
 
     @property
@@ -55,6 +59,8 @@ class Acceptance:
 
     def __str__(self) -> str:
         text = f"{self.kept} of {self.drawn} rows drawn keep the rules ({_percent(self.share)})"
+        if self.effective is not None:
+            text = f"{text}; drawn by importance, worth about {self.effective:.0f} independent rows"
         return f"{text}; {self.worst}" if self.kept < self.drawn else text
 
     @property
@@ -81,6 +87,7 @@ def keep(
     *,
     key: Key,
     conditions: Sequence[Condition] = (),
+    patient: bool = False,
 ) -> tuple[dict[str, NDArray], Acceptance]:
     """The columns of `n` rows that keep all rules and conditions, and how many rows were drawn for them.
 
@@ -89,9 +96,11 @@ def keep(
         held: The rules that every row is held to. The margins of the rows that meet the conditions are those that
             the returned rows have.
         conditions: What every row is to meet besides.
+        patient: Whether few rows may keep the rules, because the conditions ask for a small group.
 
     Raises:
-        SamplingError: After max(20 n, 20000) rows, fewer than one in a hundred keep the rules.
+        SamplingError: After max(20 n, 20000) rows, fewer than one in a hundred keep the rules; with `patient`, after
+            400 000 rows, more than 20 million would have to be drawn.
     """
     every = [*held, *conditions]
     if not every:
@@ -114,7 +123,7 @@ def keep(
         unbalanced = bool(rows.strata) and any(broken[: len(held)])
         if kept >= (POOL * n if unbalanced else n):
             return _returned(parts, strata, before, n, tally, unbalanced=unbalanced, key=key)
-        if drawn >= _limit(n) and kept < LEAST_KEPT * drawn:
+        if _is_hopeless(tally, n, patient=patient):
             raise SamplingError(
                 f"of {drawn} rows drawn from the model, {kept} ({_percent(tally.share)}) keep the rules, of {n} "
                 f"wanted; {tally.worst}. Check that rule against the schema, widen it, or ask for fewer rows."
@@ -147,6 +156,12 @@ def _returned(
 
 def _joined(parts: Sequence[Mapping[str, NDArray]]) -> dict[str, NDArray]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _is_hopeless(tally: Acceptance, n: int, *, patient: bool) -> bool:
+    if tally.drawn < _limit(n) or tally.kept >= LEAST_KEPT * tally.drawn:
+        return False
+    return not patient or (tally.drawn >= PATIENCE and n * tally.drawn > MOST_DRAWN * (tally.kept + 1))
 
 
 def _limit(n: int) -> int:

@@ -7,6 +7,7 @@ schema leaves out is measured later with part of the privacy budget, or the requ
 import contextlib
 import dataclasses
 import functools
+import importlib
 import numbers
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +22,7 @@ from understudy.tables import metadata as other_metadata
 from understudy.tables import toml
 from understudy.tables.column import Column, Columns
 from understudy.tables.constraints import ConstraintError, check_together, read
+from understudy.tables.dialect import STANDARD, Dialect
 from understudy.tables.rules import Constraint
 from understudy.tables.values import SchemaError, is_list, is_text, repeated, show
 
@@ -45,6 +47,7 @@ class Schema:
         missing: Spellings of a missing value, such as "?". The empty cell is always missing.
         constraints: Rules that every synthetic row keeps, such as "discharge >= admission"; docs/schema.md lists their
             forms. They are public, like everything in a schema, and never learned.
+        file: How the table is spelt in a text file; other formats need none. A dictionary of its keys will do.
     """
 
     columns: tuple[Column, ...]
@@ -57,6 +60,7 @@ class Schema:
     ignore: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    file: Dialect = STANDARD
 
     def __post_init__(self):
         if not is_list(self.columns) or not self.columns or not all(isinstance(c, Column) for c in self.columns):
@@ -74,6 +78,7 @@ class Schema:
         self._check_roles()
         self._check_missing()
         self._read_constraints()
+        self._set("file", Dialect.read(self.file))
 
     def _check_counts(self) -> None:
         for key in ("rows", "max_rows_per_unit"):
@@ -162,6 +167,8 @@ class Schema:
         lines = [self._size(), *(f"  {column.name:{width}}  {column}" for column in self.columns)]
         if self.constraints:
             lines += ["in every synthetic row:", *(f"  {each}" for each in self.constraints)]
+        if self.file != STANDARD:
+            lines.append(f"as a text file: {self.file}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -182,6 +189,23 @@ class Schema:
         return cls.parse(toml.read_text(path), os.fspath(path), folder=os.path.dirname(os.fspath(path)))
 
     @classmethod
+    def of(cls, given: object) -> Self:
+        """The schema that a caller means: itself, or the one in the TOML file of this path.
+
+        Raises:
+            SchemaError: It is neither; the message says what a schema is.
+        """
+        if isinstance(given, cls):
+            return given
+        if isinstance(given, str | os.PathLike):
+            return cls.read(given)
+        raise SchemaError(
+            f"schema: expected a us.Schema or the path of a TOML file, got {type(given).__name__}. A schema states "
+            'what is publicly known about a table: us.Schema(columns=(us.Column("age", "integer", low=0, high=125),)). '
+            "us.Schema.draft(table) drafts one."
+        )
+
+    @classmethod
     def parse(cls, text: str, source: str = "schema", *, folder: str = "") -> Self:
         """Reads a schema from TOML text.
 
@@ -192,6 +216,27 @@ class Schema:
         document = toml.parse(text, source)
         with _errors_at(source):
             return cls._from_document(toml.with_level_files(document, folder))
+
+    @classmethod
+    def draft(
+        cls, table: Any, *, to: str | os.PathLike[str] | None = None, file: Mapping[str, Any] | None = None
+    ) -> Self:
+        """A draft for a path or a pandas, polars or pyarrow table, for the owner to check and complete.
+
+        It reads the table outside any budget. Bounds and categories come from a catalogue of public knowledge by the
+        names of columns, never from the cells. Kinds, formats, spellings of missing values and rules between columns
+        are guessed from the cells.
+
+        Args:
+            to: A TOML file to write the draft to, with the reason of every line as a comment.
+            file: Keys of `file` that you know, such as {"delimiter": ";"}; the others are found.
+
+        Raises:
+            TableError: The table cannot be read, has no rows, or has two columns of the same name.
+        """
+        # Drafting reads tables, and reading a table needs a schema; imported by name, that is no circle of modules.
+        drafting = importlib.import_module("understudy.tables.drafting.front")
+        return cls.parse(drafting.draft_text(table, to=to, file=file), "the draft")
 
     @classmethod
     def from_sdv(
@@ -236,6 +281,8 @@ class Schema:
         document = toml.stated(self, leave_out="columns")
         if self.constraints:
             document["constraints"] = [each.written() for each in self.constraints]
+        if self.file != STANDARD:
+            document["file"] = self.file.stated()
         document["columns"] = {column.name: toml.stated(column, leave_out="name") for column in self.columns}
         return tomli_w.dumps(document)
 

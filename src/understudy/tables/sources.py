@@ -1,53 +1,110 @@
-"""Sources: how to get the columns of a schema out of a CSV file, a Parquet file or somebody's frame.
+"""Sources: how to get the columns of a schema out of a file, a database or somebody's frame.
 
 The one rule: a source is opened, its structure is checked, and its columns are handed on; nothing of it is kept. What
 the cells mean is decided in table.py.
 """
 
+import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from understudy.tables.csv_file import csv_kinds, load_csv
+from understudy.tables import packed
+from understudy.tables.arrow_file import load_arrow, sample_arrow
+from understudy.tables.csv_file import csv_texts, load_csv
+from understudy.tables.database import load_database, sample_database
+from understudy.tables.database_url import is_url, parse
+from understudy.tables.dialect import STANDARD, Dialect
+from understudy.tables.excel_file import load_excel, sample_excel
 from understudy.tables.frames import load_frame
-from understudy.tables.parquet_file import load_parquet, parquet_kinds
+from understudy.tables.parquet_file import load_parquet, sample_parquet
 from understudy.tables.schema import Schema
-from understudy.tables.structure import Source, TableError
+from understudy.tables.statistical_file import ENDINGS as STATISTICAL
+from understudy.tables.statistical_file import load_statistical, sample_statistical
+from understudy.tables.structure import FoundColumn, Source, TableError
 
-SEPARATORS = {".csv": ",", ".tsv": "\t", ".csv.gz": ","}
-_EXTENSIONS = (*SEPARATORS, ".parquet")
+SEPARATORS = {
+    text + pack: "\t" if text in (".tsv", ".tab") else ","
+    for text in (".csv", ".tsv", ".txt", ".tab")
+    for pack in ("", *packed.ENDINGS)
+}
+"""The endings of text files, and what separates the fields of one that is written."""
+ARROW = (".feather", ".arrow", ".ipc")
+EXCEL = (".xlsx", ".xlsm")
+_ENDINGS = (*SEPARATORS, ".parquet", *ARROW, *EXCEL, *STATISTICAL)
+_WRITTEN = (*SEPARATORS, ".parquet", *ARROW)
 
 
 def load(source: Any, schema: Schema) -> Source:
-    """The columns of the schema, and its unit, out of a path or a frame; nothing else is read.
+    """The columns of the schema, and its unit, out of a path, a URL or a frame; nothing else is read.
 
     Raises:
         TableError: It cannot be read, or its columns are not the schema's.
+        ImportError: It needs a package of the extra `files`; the message says how to install it.
     """
     if not isinstance(source, str | os.PathLike):
         return load_frame(source, schema)
+    if is_url(source):
+        return load_database(os.fspath(source), schema)
     path, name, ending = Path(source), os.fspath(source), extension(source)
     if ending == ".parquet":
         return load_parquet(path, name, schema)
-    return load_csv(path, name, schema, SEPARATORS[ending])
+    if ending in ARROW:
+        return load_arrow(path, name, schema)
+    if ending in EXCEL:
+        return load_excel(path, name, schema)
+    if ending in STATISTICAL:
+        return load_statistical(path, name, schema, ending)
+    return load_csv(path, name, schema)
 
 
-def kinds(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """The name and the kind of every column in a file, for a draft of its schema.
+def sample(
+    source: str | os.PathLike[str], *, rows: int, overrides: Mapping[str, Any] | None = None
+) -> tuple[list[tuple[str, FoundColumn]], Dialect]:
+    """All columns of the first rows of a file or a database, and its dialect, for a draft of its schema.
 
-    The kinds of a Parquet file are its types. A CSV file has none, so they are guessed from the cells of its first
-    1000 rows: that guess is the one thing learned from the data, and nothing else about it is returned.
+    Args:
+        overrides: Keys of the dialect that the owner states, in place of what is found.
+
+    Privacy:
+        Reads the table outside any budget, and the dialect may follow from a single row. What is returned is private.
     """
-    name, ending = os.fspath(path), extension(path)
+    if is_url(source):
+        return sample_database(os.fspath(source), rows=rows), STANDARD
+    path, name, ending = Path(source), os.fspath(source), extension(source)
     if ending == ".parquet":
-        return parquet_kinds(Path(path), name)
-    return csv_kinds(Path(path), name, SEPARATORS[ending])
+        return sample_parquet(path, name, rows=rows), STANDARD
+    if ending in ARROW:
+        return sample_arrow(path, name, rows=rows), STANDARD
+    if ending in EXCEL:
+        return sample_excel(path, name, rows=rows), STANDARD
+    if ending in STATISTICAL:
+        return sample_statistical(path, name, ending, rows=rows), STANDARD
+    dialect = Dialect.read({**dataclasses.asdict(Dialect.detect(path)), **(overrides or {})})
+    names, texts = csv_texts(path, name, dialect, rows=rows)
+    return [(each, FoundColumn(series=text, untyped=True)) for each, text in zip(names, texts, strict=True)], dialect
 
 
-def extension(path: str | os.PathLike[str]) -> str:
-    """The ending of a path that says how a table is written there, or a TableError."""
-    name = Path(path).name.lower()
-    for ending in _EXTENSIONS:
-        if name.endswith(ending):
-            return ending
-    raise TableError(f"{os.fspath(path)}: expected a file that ends in {', '.join(_EXTENSIONS)}.")
+def extension(path: str | os.PathLike[str], *, written: bool = False) -> str:
+    """The ending of a path that says how a table is in the file, or is to be written there.
+
+    Raises:
+        TableError: No table is read from, or written to, a file that ends so.
+    """
+    name, known = Path(path).name.lower(), _WRITTEN if written else _ENDINGS
+    found = [ending for ending in known if name.endswith(ending)]
+    if found:
+        return max(found, key=len)
+    shown = [ending for ending in known if not ending.endswith(packed.ENDINGS) or ending.startswith(".csv")]
+    raise TableError(f"{os.fspath(path)}: expected a file that ends in {', '.join(shown)}.")
+
+
+def public_name(source: str | os.PathLike[str]) -> str:
+    """What a message, a receipt or a report may call a source: its path, or its URL without password and query."""
+    return parse(os.fspath(source)).name if is_url(source) else os.fspath(source)
+
+
+def title(source: str | os.PathLike[str]) -> str:
+    """A short name for the table in a source: that of the file without its endings, or that of the table."""
+    return parse(os.fspath(source)).title if is_url(source) else Path(source).name.split(".")[0] or "table"

@@ -14,6 +14,8 @@ from understudy.core.text import did_you_mean
 from understudy.tables import instants
 from understudy.tables.schema import Schema
 
+_WIDEST = 100_000  # So many columns are numbered in a file without a header, at most.
+
 
 class TableError(ValueError):
     """The table, as a whole or one of its columns, cannot be read or written. The message shows no cell."""
@@ -48,6 +50,12 @@ class FoundColumn:
         """A column of instants from whole numbers of a unit since 1970; those out of range are unreadable."""
         found = instants.from_ticks(ticks, unit, zoned=zoned)
         return cls(series=found, untyped=untyped, unreadable=found.is_null() & ticks.is_not_null())
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str | None]) -> Self:
+        """A column of cells without a declared type, each written as text; None if it is unreadable."""
+        series = pl.Series(texts, dtype=pl.String)
+        return cls(series=series, untyped=True, unreadable=series.is_null())
 
     @classmethod
     def foreign(cls, name: str, length: int) -> Self:
@@ -96,6 +104,39 @@ def check_names(names: Sequence[str], schema: Schema, source: str) -> None:
             f"{source} has a column {extra[0]!r}{more}, which the schema does not name. "
             "Add it to the schema, or to its `ignore` list."
         )
+
+
+def distinct_names(names: list[str]) -> list[str]:
+    """Names from a header alone: the second `a` is a_2, a blank third name is column_3, and no two are the same."""
+    filled = [name if name.strip() else f"column_{place}" for place, name in enumerate(names, 1)]
+    taken, found = set(filled), []
+    seen: set[str] = set()
+    for name in filled:
+        number, free = 2, name
+        while free in seen or (free != name and free in taken):
+            free, number = f"{name}_{number}", number + 1
+        seen.add(free)
+        found.append(free)
+    return found
+
+
+def numbered_names(schema: Schema, source: str) -> list[str]:
+    """The names of a file without a header, as many as the schema speaks of."""
+    numbers = {name: _number(name) for name in (*wanted(schema), *schema.ignore)}
+    for name in wanted(schema):
+        if not numbers[name]:
+            raise TableError(
+                f"{source} has no header, so its columns are column_1, column_2 and so on, and the schema names "
+                f"{name!r}. Rename it, or set `header = true` under [file]."
+            )
+    return [f"column_{place}" for place in range(1, max(numbers.values()) + 1)]
+
+
+def _number(name: str) -> int:
+    """The place that a name such as column_3 stands for; 0 if it is no such name."""
+    digits = name.removeprefix("column_")
+    number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 8 else 0
+    return number if name == f"column_{number}" and number <= _WIDEST else 0
 
 
 def check_distinct(names: Sequence[str], source: str) -> None:

@@ -80,18 +80,21 @@ def read(source: Any, schema: Schema) -> Table:
     9999, a list. A blank line of a CSV file is a row of missing values; an index of a pandas frame is not a column.
 
     Args:
-        source: A path to a .csv, .tsv, .csv.gz or .parquet file, or a pandas, polars or pyarrow table.
+        source: A path to a file (docs/files.md lists the formats), the URL of a table or query in a database, or a
+            pandas, polars or pyarrow table.
         schema: What is publicly known about it.
 
     Privacy:
-        Releases nothing by what it returns. By failing it tells two facts about the rows, before anything is charged:
-        that the table is empty (or that no row of it has a unit), and that a column has cells of which not one can be
-        read. Rows without a unit are left out: nobody knows whose they are, so no bound on one person's rows could
-        hold for them, neither if each were a unit nor if all of them were one.
+        Releases nothing by what it returns. By failing it tells facts about all rows together, before anything is
+        charged: that the table is empty (or that no row of it has a unit), that a text file is damaged or reads as one
+        column, and that a column has not one cell that can be read. docs/privacy.md says why. Rows without a unit are
+        left out: nobody knows whose they are, so no bound on one person's rows could hold for them, neither if each
+        were a unit nor if all of them were one.
 
     Raises:
-        TableError: The structure is not the schema's, the source cannot be read, or one of the two facts holds. A
+        TableError: The structure is not the schema's, the source cannot be read, or one of these facts holds. A
             single value never raises.
+        ImportError: The source needs a package of the extra `files`.
     """
     return _assemble(load(source, schema), schema)
 
@@ -103,7 +106,9 @@ def _assemble(source: Source, schema: Schema) -> Table:
 
     def convert(column: Column) -> tuple[np.ndarray, list[str] | None]:
         cells = _Cells.of(column, source, schema, known)
-        return _codes(cells) if column.kind == "categorical" else (_ARRAYS[column.kind](cells), None)
+        array, labels = _codes(cells) if column.kind == "categorical" else (_ARRAYS[column.kind](cells), None)
+        cells.require_some(array)
+        return array, labels
 
     with ThreadPoolExecutor() as pool:  # polars and numpy work outside Python's lock
         converted = dict(zip(schema.names, pool.map(convert, schema), strict=True))
@@ -183,7 +188,17 @@ class _Cells:
         if not some_read and (self.some_unreadable or some_held()):
             raise TableError(
                 f"{self.place}: expected {_EXPECTED[self.column.kind]} for kind {self.column.kind!r}, and no cell can "
-                "be read as that. Change the kind in the schema, or list how a missing value is spelt under `missing`."
+                "be read as that. Change the kind or [file] in the schema, or list how a missing value is spelt under "
+                "`missing`."
+            )
+
+    def require_some(self, array: np.ndarray) -> None:
+        """Refuses a column that may not be missing and of which every cell is."""
+        missing = array < 0 if self.column.kind == "categorical" else np.isnan(array)
+        if not self.column.nullable and missing.all():
+            raise TableError(
+                f"{self.place}: expected {_EXPECTED[self.column.kind]}, and every cell is missing. "
+                "Correct [file] in the schema, set `nullable = true`, or `ignore` the column."
             )
 
     def none_readable(self) -> np.ndarray:
@@ -234,7 +249,7 @@ class _Cells:
         if not (series.dtype.is_numeric() or self.base in _TEXTUAL):
             raise self.wrong_type()
         if series.dtype.is_float() or series.dtype.is_decimal():
-            series = _as_text(series)
+            series = as_text(series)
         elif self.base in (pl.Date, pl.Datetime, pl.Time):
             series = instants.as_text(series)
         if self.base != pl.Categorical:
@@ -247,7 +262,7 @@ class _Cells:
         return places, texts.set(pl.Series(unseen), None)
 
 
-def _as_text(numbers: pl.Series) -> pl.Series:
+def as_text(numbers: pl.Series) -> pl.Series:
     """Floats and decimals as a column of objects would spell them, whole ones as whole numbers."""
     numbers = numbers.fill_nan(None) if numbers.dtype.is_float() else numbers
     different = numbers.drop_nulls().unique()
@@ -283,8 +298,8 @@ def _plain_numbers(cells: _Cells) -> np.ndarray:
 
 
 def _numbers_from_text(text: pl.Series, truth: dict[str, float]) -> pl.Series:
-    """Each text as a number or a truth value, null if it is neither."""
-    plain = text.str.strip_chars()
+    """Each text as a number or a truth value, null if it is neither; of "12 %" the number before the sign."""
+    plain = text.str.strip_chars().str.strip_suffix("%").str.strip_chars_end()
     numbers = plain.cast(pl.Float64, strict=False)
     if truth and numbers.null_count() > plain.null_count():  # else none of them is a truth value
         lowered = plain.str.to_lowercase()
@@ -333,6 +348,11 @@ def _codes(cells: _Cells) -> tuple[np.ndarray, list[str]]:
     texts = cells.without_missing(texts)
     cells.require_one(texts.null_count() < len(texts), lambda: False)
     labels = list(column.labels) if column.labels is not None else texts.drop_nulls().unique().sort().to_list()
+    if texts.null_count() < len(texts) and not texts.is_in(labels).any():
+        raise TableError(
+            f"{cells.place}: expected categories of `values`, and no cell is one of them. "
+            "Compare their spelling in the table, or leave `values` out."
+        )
     unknown = labels.index(column.other) if column.values is not None and column.other is not None else -1
     order = {label: code for code, label in enumerate(labels)}
     meanings = texts.replace_strict(order, default=unknown, return_dtype=pl.Int64).set(texts.is_null(), -1)

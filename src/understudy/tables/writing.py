@@ -49,7 +49,7 @@ def to_frame(
 
 
 def write(frame: pl.DataFrame, path: str | os.PathLike[str], schema: Schema | None = None) -> None:
-    """Writes a polars frame as CSV or Parquet, by the extension of the path; whole or not at all.
+    """Writes a polars frame as text, Parquet or Arrow, by the extension of the path; whole or not at all.
 
     Args:
         schema: If given, dates are written in their columns' `format` where cells are text.
@@ -65,9 +65,14 @@ def write(frame: pl.DataFrame, path: str | os.PathLike[str], schema: Schema | No
         with replacing(path) as temporary, temporary.open("wb") as file:
             if ending == ".parquet":
                 frame.write_parquet(file)
+            elif ending in (".feather", ".arrow", ".ipc"):
+                frame.write_ipc(file)
+            elif ending not in SEPARATORS:
+                raise ValueError("no table is written in such a file")
             else:
-                squeeze = "gzip" if ending.endswith(".gz") else "uncompressed"
-                frame.write_csv(file, separator=SEPARATORS[ending], compression=squeeze)
+                # The standard form, whatever dialect the schema has: readers recognise it by the names in it.
+                squeeze = {"gz": "gzip", "zst": "zstd"}.get(ending.rpartition(".")[2], "uncompressed")
+                frame.write_csv(file, separator=SEPARATORS[ending], compression=squeeze)  # pyright: ignore[reportArgumentType]
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         # polars may quote a cell; it objects to a type that the format does not have.
         why = "it does not fit the format" if isinstance(error, pl.exceptions.PolarsError) else reason(error)

@@ -23,6 +23,7 @@ from understudy.core.version import __version__
 DISTRIBUTION = "understudy-dp"
 PURPOSES = {
     "eval": "the learners of `understudy evaluate --learners`, and figures",
+    "files": "Excel, SPSS, Stata and SAS files, and DuckDB and PostgreSQL databases",
     "gpu": "fits on an NVIDIA card",
     "browser": "the tests that open pages in a browser",
     "dev": "the tests",

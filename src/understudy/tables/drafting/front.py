@@ -1,0 +1,27 @@
+"""The way into drafting: a table in, the text of a schema out."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from understudy.core.files import reason, replacing
+from understudy.tables.drafting.draft import draft_of
+from understudy.tables.drafting.writing import written
+from understudy.tables.values import SchemaError
+
+
+def draft_text(table: Any, *, to: str | os.PathLike[str] | None = None, file: Mapping[str, Any] | None = None) -> str:
+    """The TOML text of the draft for a path or a frame; it is also written to a file if one is named.
+
+    Raises:
+        TableError: The table cannot be read, has no rows, or has two columns of the same name.
+        SchemaError: The file cannot be written.
+    """
+    text = written(draft_of(table, file))
+    if to is not None:
+        try:
+            with replacing(to) as temporary:
+                temporary.write_bytes(text.encode())
+        except (OSError, ValueError) as error:
+            raise SchemaError(f"{os.fspath(to)} cannot be written: {reason(error)}.") from None
+    return text
