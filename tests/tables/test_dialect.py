@@ -212,6 +212,15 @@ def test_undefined_bytes_of_windows_are_letters(tmp_path):
     assert table.labels["x"] == ["5 €", "\x81\x8d"]
 
 
+def test_half_a_letter_of_utf_16_is_a_letter_of_its_cell(tmp_path):
+    schema = Schema(columns=(Column(name="x", kind="categorical"),), file=Dialect(encoding="utf-16"))
+    text = "x\na\ud83d\nb\n\ude00\n\ud83d\ude00\n".encode("utf-16-le", "surrogatepass")
+    table = read(saved(tmp_path, b"\xff\xfe" + text, "x.csv"), schema)
+    assert table.labels["x"] == ["a\ufffd", "b", "\ufffd", "😀"]
+    with pytest.raises(TableError, match="expected UTF-16 text"):
+        read(saved(tmp_path, b"\xff\xfe" + text[:-1], "x.csv"), schema)
+
+
 @pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b"\xff\xfe"])
 def test_a_byte_order_mark_comes_before_the_schema(tmp_path, mark):
     text = "ort;kosten\nKöln;1\n"
