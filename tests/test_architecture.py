@@ -92,7 +92,9 @@ def test_no_method_is_named_in_model_or_pipeline():
     for name in ("model", "pipeline"):
         wanted = set(imported(TREES[PACKAGE / f"{name}.py"]))
         inside = {each for each in wanted if each.startswith("understudy.synthesizers.")}
-        assert inside <= {f"understudy.synthesizers.{shared}" for shared in ("base", "planning", "progress")}
+        assert inside <= {
+            f"understudy.synthesizers.{shared}" for shared in ("base", "planning", "progress", "red_flags")
+        }
 
 
 def test_the_first_listing_shows_the_architecture():

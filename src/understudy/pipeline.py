@@ -17,15 +17,20 @@ What the promise does not cover is in docs/privacy.md.
 """
 
 import dataclasses
+import json
 import math
 import os
+import time
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from understudy import encoding
+from understudy.core.files import sha256
 from understudy.core.randomness import Key
+from understudy.core.red_flag import RedFlag
 from understudy.core.version import __version__
 from understudy.encoding.encoder import Encoder
 from understudy.graphical import ordering
@@ -34,11 +39,13 @@ from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.privacy.plan import Budget
+from understudy.privacy.receipt import Receipt
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import DEFAULT, resolve
 from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
 from understudy.synthesizers.planning import Plan, expected_cost, planned_mechanisms
 from understudy.synthesizers.progress import shown
+from understudy.synthesizers.red_flags import red_flags, refuse
 from understudy.tables.schema import UNNAMED, Schema
 from understudy.tables.table import read
 from understudy.tables.values import SchemaError
@@ -56,6 +63,7 @@ def fit(
     seed: int | None = None,
     progress: bool | None = None,
     ledger: str | os.PathLike[str] | None = None,
+    strict: bool = False,
 ) -> Model:
     """Learns a model of a table under (ε, δ)-differential privacy.
 
@@ -69,6 +77,7 @@ def fit(
         progress: Whether to show a progress bar; None shows it on a terminal.
         ledger: A ledger file. It is checked before the table is opened and charged before any mechanism reads a row. A
             table whose structure does not fit the schema costs nothing.
+        strict: Whether to refuse a fit that has a red flag (docs/report.md lists them).
 
     Privacy:
         The promise at the head of this module.
@@ -76,8 +85,10 @@ def fit(
     Raises:
         SchemaError, TableError: The schema is wrong, or the table's structure does not fit it.
         BudgetExceeded: The ledger file's cap does not allow it. No row was read.
+        RedFlagError: `strict`, and there is a red flag. No row was read, and nothing was charged.
     """
-    return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, progress=progress, ledger=ledger)[0]
+    options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}
+    return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, **options)[0]
 
 
 def fit_many(
@@ -90,6 +101,7 @@ def fit_many(
     delta: float = 1e-6,
     progress: bool | None = None,
     ledger: str | os.PathLike[str] | None = None,
+    strict: bool = False,
 ) -> list[Model]:
     """Learns many models of one table. Fits of a `BatchMethod` share one compiled program.
 
@@ -97,7 +109,7 @@ def fit_many(
         methods: Names from `METHODS`, or configured methods: one for each fit.
         seeds: One for each fit, or None for none.
         epsilon: The budget ε of every fit, or one for each.
-        table, schema, delta, progress, ledger: As for `fit`.
+        table, schema, delta, progress, ledger, strict: As for `fit`.
 
     Returns:
         The models in the order of the methods, each with a receipt of its own.
@@ -107,32 +119,62 @@ def fit_many(
     """
     schema = schema if isinstance(schema, Schema) else Schema.read(schema)
     fits = _planned_fits(schema, methods, seeds, epsilon, delta)
+    if strict:
+        for each in fits:
+            refuse(_red_flags(schema, each))
     book = LedgerFile(ledger) if ledger is not None else None
     if book and schema.name == UNNAMED:
         raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
     if book:
         book.check(schema.name, math.fsum(each.ledger.budget.epsilon for each in fits), delta * len(fits))
     locked, kind = lock_table(table, schema, fits)  # raises for structure alone, so a typing mistake costs nothing
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     for each in fits:
-        budget = each.ledger.budget
+        budget, identity = each.ledger.budget, each.id
         if book:
-            book.charge(schema.name, budget.epsilon, budget.delta, each.method.name, version=__version__)
+            named = {"version": __version__, "identity": identity}
+            book.charge(schema.name, budget.epsilon, budget.delta, each.method.name, **named)
     with shown([each.ledger for each in fits], progress):
         requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
         generators = _fit_generators(requests)
     return [
-        Model(request.encoder, generator, request.ledger.receipt(version=__version__), request.method, kind)
-        for request, generator in zip(requests, generators, strict=True)
+        Model(request.encoder, generator, _receipt(schema, each, request.encoder.rows, started), each.method, kind)
+        for each, request, generator in zip(fits, requests, generators, strict=True)
     ]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlannedFit:
-    """One fit before any row is read: its method, the ledger that holds its plan and its source of randomness."""
+    """One fit before any row is read: its method, the ledger that holds its plan, its source of randomness, its id."""
 
     method: Method
     ledger: Ledger
     key: Key
+    id: str
+
+
+def _receipt(schema: Schema, planned: PlannedFit, rows: float, started: str) -> Receipt:
+    """The receipt of a fit that is done. All of it follows from public facts, charges and the noisy number of rows."""
+    return planned.ledger.receipt(
+        version=__version__,
+        id=planned.id,
+        time=started if planned.ledger.seed is None else "",
+        schema_sha256=sha256(schema.to_toml()),
+        flags=_red_flags(schema, planned, rows),
+    )
+
+
+def _red_flags(schema: Schema, planned: PlannedFit, rows: float | None = None) -> tuple[RedFlag, ...]:
+    ledger = planned.ledger
+    return red_flags(schema, planned.method, ledger.plan, ledger.budget, rows=schema.rows or rows, seed=ledger.seed)
+
+
+def _fit_id(schema: Schema, method: Method, budget: Budget, seed: int | None) -> str:
+    """A random id; with a seed one that follows from all that the model follows from, rows apart."""
+    if seed is None:
+        return str(uuid.uuid4())
+    facts = [int(seed), schema.to_toml(), method.name, dataclasses.asdict(method), dataclasses.asdict(budget)]
+    return str(uuid.UUID(hex=sha256(json.dumps(facts, default=str))[:32], version=4))
 
 
 def _planned_fits(
@@ -158,7 +200,7 @@ def _planned_fits(
             max_rows_per_unit=schema.max_rows_per_unit or 1,
             seed=seed,
         )
-        fits.append(PlannedFit(method, ledger, Key.new(seed)))
+        fits.append(PlannedFit(method, ledger, Key.new(seed), _fit_id(schema, method, budget, seed)))
     return fits
 
 
@@ -267,4 +309,5 @@ def plan(
         rows=rows or schema.rows,
         seconds=seconds,
         megabytes=megabytes,
+        flags=red_flags(schema, method, planned, budget, rows=rows),
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from understudy import encoding
+from understudy.core.red_flag import RedFlag
 from understudy.privacy.plan import Budget, Charge, PlannedMechanism
 from understudy.synthesizers.base import Method
 from understudy.tables.schema import Schema
@@ -25,6 +26,7 @@ class Plan:
         items: The planned mechanisms.
         charges: What each of them will charge, with its noise multiplier.
         seconds, megabytes: A rough expectation for a laptop, from benchmarks/results/speed.jsonl.
+        flags: Red flags, the gravest first.
     """
 
     method: str
@@ -34,6 +36,7 @@ class Plan:
     rows: int | None
     seconds: float
     megabytes: float
+    flags: tuple[RedFlag, ...] = ()
 
     def shares(self) -> dict[str, float]:
         """The part of the (concentrated) budget that each mechanism gets."""
@@ -58,6 +61,7 @@ class Plan:
             ],
             "seconds": self.seconds,
             "megabytes": self.megabytes,
+            "flags": [flag.to_json() for flag in self.flags],
         }
 
     def __str__(self) -> str:
@@ -69,7 +73,8 @@ class Plan:
             rows.append(f"{planned.name:<16}{planned.mechanism:<22}{planned.times:>9}{share:>9}{noise}")
         size = f"for {self.rows} rows " if self.rows else ""
         foot = f"Expect {size}about {self.seconds:.0f} s and {self.megabytes:.0f} MB. No data was touched."
-        return "\n".join([head, "", *rows, "", foot])
+        flags = [str(flag) for flag in self.flags]
+        return "\n".join([head, "", *rows, "", *flags, foot])
 
 
 def expected_cost(schema: Schema, planned: Sequence[PlannedMechanism], rows: int) -> tuple[float, float]:
