@@ -59,10 +59,13 @@ def evaluate(
             raise ValueError(f"--seed: expected a whole number >= 0, got {seed}.")
     with waiting(f"training {', '.join(asked.trains)}" if asked.trains else "comparing"):
         found = understudy.evaluate(real, synthetic, facts, metrics=chosen, learners=trained, train=train, seed=seed)
+        verdict = found.verdict
     if as_json:
-        print_json({"covered_by_budget": False, "note": NOT_COVERED, "seed": seed, "rows": found.to_dicts()})
+        stamp = {"covered_by_budget": False, "note": NOT_COVERED, "seed": seed}
+        print_json({**stamp, "verdict": verdict.to_json(), "rows": found.to_dicts()})
         return
     click.echo(NOT_COVERED)
+    click.echo(str(verdict))
     click.echo(_as_table(found.to_dicts(), baselines=train is not None))
 
 

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from understudy.evaluation.associations import associations
-from understudy.evaluation.evaluate import NOT_COVERED, WORST, evaluate
+from understudy.evaluation.evaluate import NOT_COVERED, WORST, Evaluation, evaluate
 from understudy.evaluation.pair import Parts, Side, open_tables
 from understudy.evaluation.structure import compare
 from understudy.model import Model
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.report.network_drawing import MOST_PARENTS
+from understudy.report.noise import noise_of_columns
 from understudy.report.privacy import privacy_part
 from understudy.report.record import checklist, record_part
 from understudy.tables.column import Column
@@ -105,6 +106,8 @@ def gather(
     record, privacy = record_part(model, model_file=model_file, files=files), privacy_part(model, ledger)
     tables = {"synthetic": synthetic.table} if real is None else {"real": real, "synthetic": synthetic.table}
     columns, matrix, counts, pairs = _summaries(model.schema, tables)
+    noise = noise_of_columns(model)
+    columns = [column | {"noise": noise.get(column["name"])} for column in columns]
     content = {
         "kind": "understudy-report",
         "format": FORMAT,
@@ -118,20 +121,28 @@ def gather(
     if real is None:
         return content | {"columns": columns, "associations": matrix, "utility": None}
     asked = default_learners(model.schema) if learners is None else list(learners)
-    values = evaluate(real, synthetic.table, model.schema, learners=asked or None, train=train, seed=seed).to_dicts()
-    utility = {
-        "covered_by_budget": False,
-        "note": NOT_COVERED,
+    found = evaluate(real, synthetic.table, model.schema, learners=asked or None, train=train, seed=seed)
+    utility = _utility(found, columns, matrix) | {
         "seed": seed,
         "real_rows": counts["real"],
         "target": model.schema.target,
         "learners": asked,
         "baselines": train is not None,
+    }
+    return content | {"columns": None, "associations": None, "utility": utility}
+
+
+def _utility(found: Evaluation, columns: list[dict[str, Any]], matrix: dict[str, Any] | None) -> dict[str, Any]:
+    """What comes from real rows, with its stamp."""
+    values = found.to_dicts()
+    return {
+        "covered_by_budget": False,
+        "note": NOT_COVERED,
+        "verdict": found.verdict.to_json(),
         "rows": values,
         "columns": _worst_first(columns, values),
         "associations": matrix,
     }
-    return content | {"columns": None, "associations": None, "utility": utility}
 
 
 def _worst_first(columns: list[dict[str, Any]], values: list[dict[str, Any]]) -> list[dict[str, Any]]:

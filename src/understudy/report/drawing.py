@@ -101,6 +101,12 @@ def _histogram(seen: Mapping[str, Any], key: str) -> Markup:
         for place, share in enumerate(shares["synthetic"])
         if share
     ]
+    if seen.get("noise"):
+        middles = [(left + (place + 0.5) * step, share) for place, share in enumerate(shares["synthetic"])]
+        reach = seen["noise"]["share"]
+        parts += [
+            path(f"M{x:.1f} {up(max(y - reach, 0)):.1f}V{up(min(y + reach, peak)):.1f}", "whisker") for x, y in middles
+        ]
     if "real" in shares:
         steps = [f"H{left + (place + 1) * step:.1f}V{up(share):.1f}" for place, share in enumerate(shares["real"][1:])]
         points = f"M{left:.1f} {floor:.1f}V{up(shares['real'][0]):.1f}{''.join(steps)}H{width - right:.1f}V{floor:.1f}"
@@ -137,7 +143,11 @@ def _bars(seen: Mapping[str, Any], key: str) -> Markup:
                 share = shares[side][place]
                 parts.append(rect(left, y + 3 + 12 * line, longest * share / peak, 9, look))
                 words = percent(share) + (f" {side}" if "real" in shares and place == 0 else "")
-                parts.append(text(left + longest * share / peak + 5, y + 11.5 + 12 * line, words, "tiny"))
+                reach = seen["noise"]["share"] if seen.get("noise") and side == "synthetic" else 0.0
+                ends = [left + longest * min(max(x, 0.0), peak) / peak for x in (share - reach, share + reach)]
+                if reach:
+                    parts.append(path(f"M{ends[0]:.1f} {y + 7.5 + 12 * line:.1f}H{ends[1]:.1f}", "whisker"))
+                parts.append(text(ends[1] + 5, y + 11.5 + 12 * line, words, "tiny"))
     parts.append(path(f"M{left:.1f} 0V{row * len(seen['labels']):.1f}", "axis"))
     size = (width, max(row * len(seen["labels"]), 1) + 2)
     return svg(key, size, f"Shares of {seen['name']}", _compared(seen, "Bars"), parts)

@@ -18,10 +18,12 @@ import jinja2
 
 from understudy.core.files import reason, replacing, sha256
 from understudy.datasets import EXAMPLE_PARENTS, example_schema
+from understudy.evaluation.picture import draw_verdict
 from understudy.model import Model, load
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.report import drawing
 from understudy.report.content import SyntheticRows, gather
+from understudy.report.findings import tables_of
 from understudy.report.network_drawing import network
 from understudy.report.provenance import drawn_again
 from understudy.tables.schema import Schema
@@ -144,9 +146,15 @@ def render(content: Mapping[str, Any]) -> str:
         "at_most": at_most,
     }
     text = importlib.resources.files("understudy.report").joinpath("page.html").read_text("utf-8")
-    return environment.from_string(text).render(
-        **content, draw=drawing, draw_network=network, most_columns=MOST_COLUMNS
-    )
+    utility = content["utility"]
+    tools = {
+        "draw": drawing,
+        "draw_network": network,
+        "draw_verdict": draw_verdict,
+        "most_columns": MOST_COLUMNS,
+        "findings": tables_of(utility["verdict"], utility["columns"]) if utility else [],
+    }
+    return environment.from_string(text).render(**content, **tools)
 
 
 def at_most(share: float) -> str:
