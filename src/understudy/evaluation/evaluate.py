@@ -73,7 +73,7 @@ class Evaluation(pl.DataFrame):
         """The overall score of the verdict, 0 to 1; larger is better."""
         return self.verdict.score
 
-    def plot(self) -> Picture:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def plot(self) -> Picture:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The verdict as a picture, which a notebook shows and `save` writes as SVG."""
         return picture(self.verdict.to_json())
 

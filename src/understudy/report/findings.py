@@ -89,7 +89,7 @@ def _coefficients(found: Finding | None) -> Table:
     note = f"95 % intervals of standardised coefficients overlap by {percent(found['overlap'])} on average; the least:"
 
     def cells(each: Finding) -> list[str]:
-        intervals = [f"{each[side][0]:.2f} to {each[side][1]:.2f}" for side in ("real", "synthetic")]
+        intervals = [f"{each[side][0]:z.2f} to {each[side][1]:z.2f}" for side in ("real", "synthetic")]
         return [*intervals, percent(each["overlap"])]
 
     head = ["coefficient", "real", "synthetic", "overlap"]

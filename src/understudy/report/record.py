@@ -53,7 +53,9 @@ def ledger_part(ledger: LedgerFile, model: Model) -> dict[str, Any]:
     table, receipt = model.schema.name, model.receipt
     entry, cap = ledger.fit(receipt.id), ledger.cap(table)
     mismatch = _mismatch(entry, model)
-    total = dataclasses.asdict(ledger.total(table)) if mismatch is None else dict.fromkeys(("epsilon", "delta", "fits"))
+    total: dict[str, Any] = dict.fromkeys(("epsilon", "delta", "fits"))
+    if mismatch is None:
+        total = dataclasses.asdict(ledger.total(table))
     return {
         "file": ledger.path.name,
         "table": table,

@@ -78,11 +78,17 @@ class Plan:
 
 
 def expected_cost(schema: Schema, planned: Sequence[PlannedMechanism], rows: int) -> tuple[float, float]:
-    """Seconds and megabytes to expect on a laptop: for reading and counting, and for training if there is any.
+    """Seconds and megabytes to expect on a laptop: for reading and counting, and for training if there is any."""
+    measuring, training = expected_seconds(schema, planned, rows)
+    return measuring + training, 250.0 + 2.5e-5 * rows * len(schema) + (350.0 if training else 0.0)
+
+
+def expected_seconds(schema: Schema, planned: Sequence[PlannedMechanism], rows: int) -> tuple[float, float]:
+    """Seconds to expect on a laptop for reading and counting, and for training.
 
     Training takes time to compile, and steps in which every column sees all inputs: one for each number and category.
     """
-    cells, steps = rows * len(schema), sum(each.times for each in planned if each.sampling_rate)
+    steps = sum(each.times for each in planned if each.sampling_rate)
     inputs = sum(len(column.values or ()) or 1 for column in schema.columns)
     training = 6.0 + steps * (2e-4 + 1e-5 * inputs * len(schema)) if steps else 0.0
-    return 1.0 + 6e-7 * cells + training, 250.0 + 2.5e-5 * cells + (350.0 if steps else 0.0)
+    return 1.0 + 6e-7 * rows * len(schema), training
