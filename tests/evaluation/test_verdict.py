@@ -1,5 +1,6 @@
 """The verdict: real rows are good, shuffled rows are poor, and what is wrong is called by its name."""
 
+import dataclasses
 import datetime
 import json
 
@@ -131,7 +132,9 @@ def test_days_between_dates_are_compared():
         start = [datetime.datetime(2020, 1, 1) + datetime.timedelta(days=int(d)) for d in draw.integers(0, 900, 300)]
         return pl.DataFrame({"first": start, "last": [day + datetime.timedelta(days=days) for day in start]})
 
-    [found] = judge(stays(2), stays(75), schema).findings["date_differences"]
+    verdict = judge(stays(2), stays(75), schema)
+    [found] = verdict.findings["date_differences"]
+    assert "the median of days from first to last is 75, of real rows 2" in verdict.cautions
     assert (found["columns"], found["real"], found["synthetic"]) == (["first", "last"], [2.0, 2.0], [75.0, 75.0])
 
 
@@ -142,9 +145,19 @@ def test_a_lost_tail_is_found():
     assert {each["column"] for each in worst} == {"y"} and all(each["error"] > 0.5 for each in worst)
 
 
+def test_a_caution_keeps_the_word_from_being_good_and_real_rows_have_none():
+    real, train, other = (line(3000, seed, step=1.5) for seed in (0, 1, 2))
+    assert judge(real, other, LINE, train=train).cautions == ()
+    cut = other.with_columns(pl.when(pl.col("y") > 5).then(2.0).otherwise(pl.col("y")).alias("y"))
+    verdict = judge(real, cut, LINE, train=train)
+    good = dataclasses.replace(verdict, parts=verdict.parts[:1], cautions=())
+    assert good.word == "good" and dataclasses.replace(good, cautions=("a tail is off",)).word == "usable"
+    assert "Caution: a tail is off." in str(dataclasses.replace(good, cautions=("a tail is off",)))
+
+
 def test_the_mean_of_a_subgroup_is_compared():
     (real, synthetic), labels = sides(line(2000, 0, step=2.0), line(2000, 1, step=0.0))
-    worst = subgroup_means(real, synthetic, labels)[0]
+    worst = subgroup_means(LINE, real, synthetic, labels)[0]
     assert (worst["column"], worst["group"]) == ("y", "group = b")
     deviation = float(np.std(line(2000, 0, step=2.0)["y"].to_numpy()))
     assert worst["error"] == pytest.approx(2.0 / deviation, abs=0.1)

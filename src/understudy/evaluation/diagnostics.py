@@ -59,7 +59,7 @@ def date_differences(schema: Schema, real: Side, synthetic: Side) -> list[Findin
 
 
 def tails(schema: Schema, real: Side, synthetic: Side) -> list[Finding]:
-    """The 1 % and 99 % quantiles that are farthest off, as a part of their real distance from the median."""
+    """The 1 % and 99 % quantiles, those farthest off first, as a part of their real distance from the median."""
     found = []
     for column in schema:
         if column.kind not in ("continuous", "integer"):
@@ -73,13 +73,14 @@ def tails(schema: Schema, real: Side, synthetic: Side) -> list[Finding]:
             distance = abs(was - middle) or location_and_deviation(known[0])[1]
             error = float(abs(now - was) / distance)
             found.append({"column": column.name, "quantile": name, "real": was, "synthetic": now, "error": error})
-    return sorted(found, key=lambda each: -each["error"])[:WORST]
+    return sorted(found, key=lambda each: -each["error"])
 
 
-def subgroup_means(real: Side, synthetic: Side, labels: Mapping[str, Sequence[str]]) -> list[Finding]:
-    """The means of numbers within categories that are farthest off, in deviations of the real column."""
+def subgroup_means(schema: Schema, real: Side, synthetic: Side, labels: Mapping[str, Sequence[str]]) -> list[Finding]:
+    """The means of numbers within categories, those that are farthest off first, in deviations of the real column."""
     found = []
-    for number, column in real.numbers.items():
+    numbers = [column.name for column in schema if column.kind in ("continuous", "integer")]
+    for number, column in ((name, real.numbers[name]) for name in numbers):
         deviation = location_and_deviation(column)[1]
         for category, size in real.sizes.items():
             sizes, means = _means(column, real.codes[category], size)
@@ -91,13 +92,45 @@ def subgroup_means(real: Side, synthetic: Side, labels: Mapping[str, Sequence[st
                     {"column": number, "group": f"{category} = {label}", "real": float(means[code]),
                      "synthetic": float(now[code]), "error": gap}
                 )  # fmt: skip
-    return sorted(found, key=lambda each: -each["error"])[:WORST]
+    return sorted(found, key=lambda each: -each["error"])
 
 
 def _means(column: Floats, codes: np.ndarray, size: int) -> tuple[np.ndarray, Floats]:
     present = ~np.isnan(column)
     counts = np.bincount(codes[present], minlength=size)
     return counts, np.bincount(codes[present], column[present], minlength=size) / np.maximum(counts, 1)
+
+
+# Cautions -----------------------------------------------------------------------------------------------------------
+
+LARGE_TAIL, LARGE_MEAN, LARGE_DAYS = 0.5, 0.5, 0.25
+"""Errors that an analyst must know of: of a tail, of a subgroup's mean, and of the median of days, relatively."""
+BEYOND_CHANCE = 3.0
+"""An error counts only if it is so many times that of other real rows."""
+
+
+def cautions(found: Mapping[str, list[Finding]], by_chance: Mapping[str, list[Finding]]) -> list[str]:
+    """What is so far off that it must be said beside the verdict, in words.
+
+    Args:
+        found: All tails, subgroup means and date differences of the synthetic rows.
+        by_chance: The same of other real rows.
+    """
+    said = []
+    for each, other in zip(found["date_differences"], by_chance["date_differences"], strict=True):
+        gaps = [abs(side["synthetic"][0] - side["real"][0]) for side in (each, other)]
+        if gaps[0] > max(1.0, LARGE_DAYS * abs(each["real"][0]), BEYOND_CHANCE * gaps[1]):
+            medians = f"{each['synthetic'][0]:.3g}, of real rows {each['real'][0]:.3g}"
+            said.append(f"the median of days from {each['columns'][0]} to {each['columns'][1]} is {medians}")
+    for kind, key, limit, words in (
+        ("tails", "quantile", LARGE_TAIL, "the {1} quantile of {0} is {2:.3g}, of real rows {3:.3g}"),
+        ("subgroup_means", "group", LARGE_MEAN, "the mean of {0} where {1} is {2:.3g}, of real rows {3:.3g}"),
+    ):
+        chance = {(each["column"], each[key]): each["error"] for each in by_chance[kind]}
+        for each in found[kind]:
+            if each["error"] > max(limit, BEYOND_CHANCE * chance.get((each["column"], each[key]), 0.0)):
+                said.append(words.format(each["column"], each[key], each["synthetic"], each["real"]))
+    return said
 
 
 # Regression coefficients --------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ size, so that chance weighs the same on all of them.
     rules       b = share of rows that break a constraint of the schema. Score 1 / (1 + b / 0.05).
 
 A score of at least 0.75 is good, of at least 0.5 usable, below it poor. The overall score is the geometric mean of the
-parts, so that one poor part cannot be made up for by the others.
+parts, so that one poor part cannot be made up for by the others. With a caution (a tail, a subgroup or a difference of
+dates that is far off, and farther than chance explains) the overall word is usable at best.
 
 Privacy:
     Reads real rows without noise. No budget covers what comes out.
@@ -30,6 +31,7 @@ from understudy.evaluation.additive import Coordinates, propensity, scores
 from understudy.evaluation.diagnostics import (
     WORST,
     Finding,
+    cautions,
     coefficient_overlap,
     date_differences,
     invented,
@@ -94,6 +96,7 @@ class Verdict:
         against: What "real rows" are: the training rows, or another half of the real ones.
         worst_columns, worst_pairs: By name, the farthest from the real ones first.
         findings: By kind, what an analyst would trip over.
+        cautions: Those that are far off, in words.
     """
 
     parts: tuple[Part, ...]
@@ -102,6 +105,7 @@ class Verdict:
     worst_columns: tuple[Finding, ...]
     worst_pairs: tuple[Finding, ...]
     findings: Mapping[str, Any]
+    cautions: tuple[str, ...] = ()
 
     @property
     def score(self) -> float:
@@ -110,8 +114,8 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """The overall score in one word."""
-        return word_of(self.score)
+        """The overall score in one word; usable at best if there is a caution."""
+        return word_of(min(self.score, USABLE) if self.cautions and self.score >= USABLE else self.score)
 
     def to_json(self) -> dict[str, Any]:
         """All of it in types that JSON has; a number that JSON cannot say is null."""
@@ -122,6 +126,7 @@ class Verdict:
         said = ", ".join(f"{part.name} {part.word} ({part.score:.2f})" for part in self.parts)
         worst = ", ".join(each["columns"][0] for each in self.worst_columns)
         lines = [f"Verdict: {self.word}, {self.score:.2f} of 1: {said}."]
+        lines += [f"Caution: {caution}." for caution in self.cautions[:WORST]]
         return "\n".join([*lines, f"Worst columns: {worst}."] if worst else lines)
 
 
@@ -178,7 +183,7 @@ def judge(
             against="a half of the real rows" if train is None else "the training rows",
             worst_columns=columns[1],
             worst_pairs=joint[1],
-            findings=_findings(schema, target, made, labels),
+            **_findings(schema, target, made, base, labels),
         )
 
 
@@ -281,16 +286,26 @@ def _broken(table: "Table", held: Sequence[Any]) -> float:
     return float(1 - kept.mean()) if len(kept) else 0.0
 
 
-def _findings(schema: Schema, target: Side, made: Side, labels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _findings(
+    schema: Schema, target: Side, made: Side, base: Side, labels: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """The findings and the cautions of a verdict."""
+    found, by_chance = (
+        {
+            "date_differences": date_differences(schema, target, side),
+            "tails": tails(schema, target, side),
+            "subgroup_means": subgroup_means(schema, target, side, labels),
+        }
+        for side in (made, base)
+    )
     made_up, lost = invented(target, made) if len(schema) > 1 else ([], [])
     fewer = [side.sample(MOST_PROPENSITY_ROWS, 0) for side in (target, made)]
     pmse, expected = propensity(fewer[0], fewer[1], Coordinates.of(fewer[0]))
-    return {
+    findings = {
         "invented": made_up,
         "lost": lost,
-        "date_differences": date_differences(schema, target, made),
-        "tails": tails(schema, target, made),
-        "subgroup_means": subgroup_means(target, made, labels),
+        **{kind: all_of[:WORST] for kind, all_of in found.items()},
         "coefficients": coefficient_overlap(schema, target, made, labels),
         "pmse": {"value": pmse, "expected": expected, "ratio": pmse / expected if expected else None},
     }
+    return {"findings": findings, "cautions": tuple(cautions(found, by_chance))}

@@ -89,7 +89,8 @@ def _histogram(seen: Mapping[str, Any], key: str) -> Markup:
     """Filled bars for the synthetic rows, and a stepped line over them for the real ones."""
     width, height, left, right, top, bottom = 340.0, 150.0, 56.0, 8.0, 10.0, 22.0
     shares = seen["shares"]
-    peak = max((max(side) for side in shares.values()), default=0.0) or 1.0
+    reach = (seen.get("noise") or {}).get("share", 0.0)
+    peak = min(max((max(side) for side in shares.values()), default=0.0) + reach, 1.0) or 1.0
     count = len(seen["edges"]) - 1
     step, floor = (width - left - right) / count, height - bottom
 
@@ -103,7 +104,6 @@ def _histogram(seen: Mapping[str, Any], key: str) -> Markup:
     ]
     if seen.get("noise"):
         middles = [(left + (place + 0.5) * step, share) for place, share in enumerate(shares["synthetic"])]
-        reach = seen["noise"]["share"]
         parts += [
             path(f"M{x:.1f} {up(max(y - reach, 0)):.1f}V{up(min(y + reach, peak)):.1f}", "whisker") for x, y in middles
         ]

@@ -4,7 +4,9 @@ The one rule: of every column at most `MOST_PARENTS` arrows are shown, its stron
 all of them. A column stands below every column that it is shown to depend on.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -16,6 +18,9 @@ PER_ROW = 5
 """How many columns stand side by side at most; a wider layer takes several rows."""
 WIDTH, GAP, ROW, HEIGHT = 124.0, 16.0, 66.0, 24.0
 """Of a box, between two of them, from one row to the next, and the height of a box, in pixels."""
+
+PASSING = 4.0
+"""The width of the gap through which an arrow passes a row."""
 
 Graph = Mapping[str, Sequence[str]]
 Strengths = Mapping[str, Mapping[str, float]]
@@ -55,71 +60,133 @@ def network(
 ) -> Markup:
     """Columns in layers, and an arrow down from each parent to its child: the strongest two of every column.
 
-    Without an equal in `against` an arrow is dashed. The stronger, the thicker.
+    Without an equal in `against` an arrow is dashed. The stronger, the thicker. No arrow passes behind a column.
     """
     strengths, total = strengths or {}, sum(map(len, parents.values()))
-    shown = strongest(parents, strengths)
-    places, size = _places(shown)
-    edges = [(parent, child) for child, of in shown.items() for parent in of]
-    edges.sort(key=lambda edge: -strengths.get(edge[1], {}).get(edge[0], 0.0))
+    layout = Layout.of(strongest(parents, strengths))
+    edges = sorted(layout.chains, key=lambda edge: -strengths.get(edge[1], {}).get(edge[0], 0.0))
     most = max((strengths.get(child, {}).get(parent, 0.0) for parent, child in edges), default=0.0) or 1.0
+    ends = layout.ends()
     parts = [_tip(key)]
-    ends = _ends(edges, places)
     for parent, child in edges:
         strength = strengths.get(child, {}).get(parent)
         known = against is None or parent in against.get(child, ())
         thick = 1.2 if strength is None else 1 + 3 * strength / most
-        parts.append(_arrow(*ends[parent, child], key, known, thick))
-    for name, (x, y) in places.items():
+        parts.append(_arrow(ends[parent, child], layout.through(parent, child), key, known, thick))
+    for name in parents:
+        x, y = layout.corner(name)
         parts.append(rect(x, y, WIDTH, HEIGHT, "node"))
         parts.append(text(x + WIDTH / 2, y + HEIGHT / 2 + 4.5, short(name, WIDTH - 8), "", "middle"))
     cut = f" The {len(edges)} strongest are drawn." if len(edges) < total else ""
-    description = f"{len(places)} columns and {total} arrows from parent to child, listed in the table below.{cut}"
-    return svg(key, size, title, description, parts)
-
-
-def _places(shown: Graph) -> tuple[dict[str, tuple[float, float]], tuple[float, float]]:
-    """The upper left corner of every box, and the size of the picture."""
-    rows: list[list[str]] = []
-    across: dict[str, float] = {}
-    for layer in layers(shown):
-        middle = {name: _mean([across[parent] for parent in shown[name] if parent in across]) for name in layer}
-        ranked = sorted(layer, key=lambda name: middle[name])  # near its parents
-        cut = [ranked[start : start + PER_ROW] for start in range(0, len(ranked), PER_ROW)]
-        rows += cut
-        across |= {name: place - (len(row) - 1) / 2 for row in cut for place, name in enumerate(row)}
-    widest = max((len(row) for row in rows), default=1)
-    width = widest * (WIDTH + GAP) + GAP
-    places = {
-        name: (width / 2 + across[name] * (WIDTH + GAP) - WIDTH / 2, 4 + number * ROW)
-        for number, row in enumerate(rows)
-        for name in row
-    }
-    return places, (width, max(len(rows) - 1, 0) * ROW + HEIGHT + 8)
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    return sum(numbers) / len(numbers) if numbers else 0.0
+    description = f"{len(parents)} columns and {total} arrows from parent to child, listed in the table below.{cut}"
+    return svg(key, layout.size, title, description, parts)
 
 
 Point = tuple[float, float]
+Edge = tuple[str, str]
+Item = str | tuple[str, str, int]
+"""What stands in a row: a column or, of an arrow that passes the row, a gap, named by its ends and the row."""
 
 
-def _ends(edges: Iterable[tuple[str, str]], places: Mapping[str, Point]) -> dict[tuple[str, str], tuple[Point, Point]]:
-    """Where every arrow starts and ends: spread along the boxes, so that arrows cross as little as they can."""
-    edges = list(edges)
-    starts: dict[tuple[str, str], float] = {}
-    tips: dict[tuple[str, str], float] = {}
-    for name, (x, _) in places.items():
-        out = sorted((edge for edge in edges if edge[0] == name), key=lambda edge: places[edge[1]][0])
-        into = sorted((edge for edge in edges if edge[1] == name), key=lambda edge: places[edge[0]][0])
-        for of, found in ((out, starts), (into, tips)):
-            for number, edge in enumerate(of):
-                found[edge] = x + WIDTH * (number + 1) / (len(of) + 1)
-    return {
-        (parent, child): ((starts[parent, child], places[parent][1] + HEIGHT), (tips[parent, child], places[child][1]))
-        for parent, child in edges
-    }
+@dataclasses.dataclass(frozen=True, eq=False)
+class Layout:
+    """Where everything stands: Sugiyama et al. (1981), doi:10.1109/TSMC.1981.4308636, with three sweeps.
+
+    Attributes:
+        rows: How many rows there are.
+        row_of: The row of each column.
+        chains: For every arrow the items that it leads through, its ends included.
+        middles: The middle of every item, across.
+        width: Of the picture.
+    """
+
+    rows: int
+    row_of: dict[str, int]
+    chains: dict[Edge, list[Item]]
+    middles: dict[Item, float]
+    width: float
+
+    @classmethod
+    def of(cls, shown: Graph) -> "Layout":
+        rows = [layer[at : at + PER_ROW] for layer in layers(shown) for at in range(0, len(layer), PER_ROW)]
+        row_of = {name: number for number, row in enumerate(rows) for name in row}
+        chains: dict[Edge, list[Item]] = {}
+        items: list[list[Item]] = [list(row) for row in rows]
+        for child, of in shown.items():
+            for parent in of:
+                gaps: list[Item] = [(parent, child, row) for row in range(row_of[parent] + 1, row_of[child])]
+                chains[parent, child] = [parent, *gaps, child]
+                for gap in gaps:
+                    items[row_of[parent] + 1 + gaps.index(gap)].append(gap)
+        for sweep in range(3):
+            _order(items, chains, down=sweep % 2 == 0)
+        width = max((_row_width(row) for row in items), default=WIDTH) + 2 * GAP
+        return cls(len(rows), row_of, chains, _middles(items, width), width)
+
+    @property
+    def size(self) -> Point:
+        return self.width, max(self.rows - 1, 0) * ROW + HEIGHT + 8
+
+    def corner(self, name: str) -> Point:
+        """The upper left corner of a column's box."""
+        return self.middles[name] - WIDTH / 2, 4 + self.row_of[name] * ROW
+
+    def through(self, parent: str, child: str) -> list[Point]:
+        """The upper ends of the gaps that an arrow passes."""
+        gaps = [item for item in self.chains[parent, child] if not isinstance(item, str)]
+        return [(self.middles[gap], 4 + gap[2] * ROW) for gap in gaps]
+
+    def ends(self) -> dict[Edge, tuple[Point, Point]]:
+        """Where every arrow starts and ends: spread along the boxes, so that arrows cross as little as they can."""
+        starts: dict[Edge, float] = {}
+        tips: dict[Edge, float] = {}
+        for place, (found, next_to) in enumerate(((starts, 1), (tips, -2))):
+            by_box: dict[str, list[Edge]] = {}
+            for edge in self.chains:
+                by_box.setdefault(edge[place], []).append(edge)
+            for name, edges in by_box.items():
+                edges.sort(key=lambda edge: self.middles[self.chains[edge][next_to]])
+                for number, edge in enumerate(edges):
+                    found[edge] = self.middles[name] + WIDTH * ((number + 1) / (len(edges) + 1) - 0.5)
+        return {
+            edge: ((starts[edge], self.corner(edge[0])[1] + HEIGHT), (tips[edge], self.corner(edge[1])[1]))
+            for edge in self.chains
+        }
+
+
+def _order(rows: list[list[Item]], chains: Mapping[Edge, list[Item]], *, down: bool) -> None:
+    """Puts the items of every row near those that they hang on, in the row before or, going up, after."""
+    near: dict[Item, list[Item]] = {}
+    for chain in chains.values():
+        for upper, lower in itertools.pairwise(chain):
+            near.setdefault(lower if down else upper, []).append(upper if down else lower)
+    middles = _middles(rows, 0.0)
+    for row in rows if down else reversed(rows):
+        row.sort(key=lambda item: _mean([middles[other] for other in near.get(item, [item])]))
+        middles |= _middles([row], 0.0)
+
+
+def _middles(rows: list[list[Item]], width: float) -> dict[Item, float]:
+    """The middle of every item, with each row in the middle of the picture."""
+    middles: dict[Item, float] = {}
+    for row in rows:
+        x = (width - _row_width(row)) / 2
+        for item in row:
+            middles[item] = x + _width(item) / 2
+            x += _width(item) + GAP
+    return middles
+
+
+def _width(item: Item) -> float:
+    return WIDTH if isinstance(item, str) else PASSING
+
+
+def _row_width(row: Sequence[Item]) -> float:
+    return sum(_width(item) + GAP for item in row) - GAP
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)
 
 
 def _tip(key: str) -> Markup:
@@ -129,10 +196,16 @@ def _tip(key: str) -> Markup:
     ).format(key)
 
 
-def _arrow(start: Point, end: Point, key: str, known: bool, thick: float) -> Markup:
-    (x, y), (to_x, to_y) = start, end
-    bend = max(abs(to_y - y) / 2, 20.0)
-    points = f"M{x:.1f} {y:.1f}C{x:.1f} {y + bend:.1f} {to_x:.1f} {to_y - bend:.1f} {to_x:.1f} {to_y:.1f}"
+def _arrow(ends: tuple[Point, Point], through: Sequence[Point], key: str, known: bool, thick: float) -> Markup:
+    (x, y), last = ends
+    points = f"M{x:.1f} {y:.1f}"
+    for to_x, to_y in (*through, last):
+        bend = max(abs(to_y - y) / 2, 20.0)
+        points += f"C{x:.1f} {y + bend:.1f} {to_x:.1f} {to_y - bend:.1f} {to_x:.1f} {to_y:.1f}"
+        x, y = to_x, to_y
+        if (to_x, to_y) in through:
+            y = to_y + HEIGHT
+            points += f"V{y:.1f}"
     return Markup('<path d="{}" class="{}" stroke-width="{:.1f}" marker-end="url(#{}-tip)"/>').format(
         points, "edge" if known else "edge wrong", thick, key
     )
