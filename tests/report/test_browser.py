@@ -69,7 +69,7 @@ def pages(tmp_path_factory):
     Each with the networks that it should show: the model's, and the true one.
     """
     folder = tmp_path_factory.mktemp("pages")
-    alone = us.fit(datasets.example(600), datasets.example_schema(), "privbayes", epsilon=8.0, progress=False)
+    alone = us.fit(datasets.example(600), datasets.example_schema(), "copula", epsilon=8.0, progress=False)
     table, schema = strange_table(500)
     model = us.fit(table, schema, "privbayes", epsilon=20.0, seed=1, progress=False)
     names = list(model.parents)

@@ -1,5 +1,6 @@
 """The record: a fit is known by its id, a file by its hash, and nothing is covered or added up that is not matched."""
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -107,6 +108,17 @@ def test_an_entry_that_says_something_else_is_not_matched(folder, tmp_path, chan
     assert ledger["this_fit"] is False and f"another {next(iter(change))}" in ledger["mismatch"]
 
 
+def test_a_model_without_an_id_is_reported_with_its_flags_and_matches_no_ledger(folder, tmp_path):
+    model = us.fit(datasets.example(300), datasets.example_schema(), "copula", epsilon=20.0, progress=False)
+    older = dataclasses.replace(model, receipt=dataclasses.replace(model.receipt, id="", time="", flags=()))
+    older.save(tmp_path / "old.understudy")
+    us.report(tmp_path / "old.understudy", tmp_path / "r.html", ledger=folder / "budget.jsonl")
+    content = json.loads((tmp_path / "r.json").read_text())
+    assert content["privacy"]["ledger"]["mismatch"] == "the model carries no id"
+    assert [flag["name"] for flag in content["privacy"]["flags"]] == ["epsilon"]
+    assert "a fit without an id" in verify(tmp_path / "r.json", tmp_path / "old.understudy")
+
+
 # Verification -----------------------------------------------------------------------------------------------------
 
 
@@ -127,7 +139,7 @@ def test_another_model_does_not_verify(folder, tmp_path):
     ("part", "key", "value", "said"),
     [
         ("privacy", "epsilon", 0.1, "epsilon differs"),
-        ("privacy", "flags", [{"name": "x"}], "the red flags differs"),
+        ("privacy", "flags", [{"name": "x"}], "the list of red flags differs"),
         ("record", "fit", "another", "the id of the fit differs"),
         ("record", "schema_sha256", "0" * 64, "the SHA-256 of the schema differs"),
     ],

@@ -30,7 +30,7 @@ from understudy.privacy.gaussian import gaussian_mu
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.privacy.plan import Budget, Charge
-from understudy.report.record import ledger_part
+from understudy.report.record import flags_of, ledger_part
 from understudy.synthesizers.planning import planned_mechanisms
 from understudy.tables.column import Column
 
@@ -72,7 +72,7 @@ def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
         "method": {"name": model.method.name, **dataclasses.asdict(model.method)},
         "schema": model.schema.to_toml(),
         "not_covered": list(NOT_COVERED),
-        "flags": [flag.to_json() for flag in receipt.flags],
+        "flags": flags_of(model),
         "profile": profile(model),
         "constraints": [str(each) for each in model.schema.constraints],
         "ignored": list(model.schema.ignore),

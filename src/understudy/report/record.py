@@ -16,6 +16,8 @@ from understudy.core.files import reason, sha256
 from understudy.core.text import count
 from understudy.model import Model, load
 from understudy.privacy.ledger_file import LedgerFile
+from understudy.synthesizers.planning import planned_mechanisms
+from understudy.synthesizers.red_flags import red_flags
 
 
 class VerificationError(ValueError):
@@ -46,6 +48,16 @@ def record_part(model: Model, *, model_file: Any, files: Mapping[str, Any]) -> d
         "schema_sha256": sha256(model.schema.to_toml()),
         "files": {what: name for what, source in files.items() if (name := file_name(source)) is not None},
     }
+
+
+def flags_of(model: Model) -> list[dict[str, Any]]:
+    """The red flags of a fit: those of its receipt or, if that was written before there were any, found anew."""
+    receipt, flags = model.receipt, model.receipt.flags
+    if not receipt.id:
+        planned = planned_mechanisms(model.schema, model.method, receipt.budget)
+        rows = model.schema.rows or model.encoder.rows
+        flags = red_flags(model.schema, model.method, planned, receipt.budget, rows=rows, seed=receipt.seed)
+    return [flag.to_json() for flag in flags]
 
 
 def ledger_part(ledger: LedgerFile, model: Model) -> dict[str, Any]:
@@ -141,7 +153,7 @@ def verify(report: str | os.PathLike[str], model: str | os.PathLike[str]) -> str
         "epsilon": (privacy["epsilon"], receipt.budget.epsilon),
         "delta": (privacy["delta"], receipt.budget.delta),
         "what voids the guarantee": (privacy["void"], list(receipt.void)),
-        "the red flags": (privacy["flags"], [flag.to_json() for flag in receipt.flags]),
+        "the list of red flags": (privacy["flags"], flags_of(loaded)),
     }
     page = Path(report).with_suffix(".html")
     if page.is_file() and content.get("page_sha256") is not None:
