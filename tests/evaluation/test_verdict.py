@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import json
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,7 @@ from understudy.evaluation.evaluate import Evaluation, shuffled
 from understudy.evaluation.pair import labels_of, open_table, open_tables
 from understudy.evaluation.verdict import GOOD, USABLE, Part, Verdict, judge, word_of
 from understudy.tables.column import Column
+from understudy.tables.rules import Inequality
 from understudy.tables.schema import Schema
 
 LINE = Schema(
@@ -47,16 +49,22 @@ def words(verdict: Verdict) -> dict[str, str]:
     return {part.name: part.word for part in verdict.parts}
 
 
+def overlap_of(*arguments: Any) -> dict[str, Any]:
+    found = coefficient_overlap(*arguments)
+    assert found is not None
+    return found
+
+
 # The words --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("with_train", [True, False])
 def test_other_real_rows_are_good_and_shuffled_ones_are_poor(with_train):
     real, train, other = (mixed_table(1500, seed) for seed in (1, 2, 3))
-    given = {"train": train} if with_train else {}
-    good = judge(real, other, MIXED, **given)
+    base = train if with_train else None
+    good = judge(real, other, MIXED, train=base)
     assert good.word == "good" and set(words(good).values()) == {"good"} and good.score > 0.9
-    bad = judge(real, shuffled(other, 0), MIXED, **given)
+    bad = judge(real, shuffled(other, 0), MIXED, train=base)
     assert words(bad) == {"columns": "good", "pairs": "poor", "prediction": "poor"}
     assert bad.word == "poor" and bad.score < good.score
 
@@ -73,7 +81,7 @@ def test_columns_that_are_wrong_are_poor_and_named_first():
 def test_broken_rules_are_counted():
     schema = Schema(
         columns=(Column(name="low", kind="continuous"), Column(name="high", kind="continuous")),
-        constraints=("high >= low",),
+        constraints=(Inequality("high", ">=", "low"),),
     )
     draw = np.random.default_rng(0)
     low, more = draw.normal(size=400), draw.random(400)
@@ -95,7 +103,7 @@ def test_without_dependence_there_is_no_verdict_on_prediction():
 def test_one_column_has_one_word():
     schema = Schema(columns=(Column(name="x", kind="continuous"),))
     frames = [pl.DataFrame({"x": np.random.default_rng(seed).normal(size=200)}) for seed in (0, 1)]
-    assert words(judge(*frames, schema)) == {"columns": "good"}
+    assert words(judge(frames[0], frames[1], schema)) == {"columns": "good"}
 
 
 @pytest.mark.parametrize(
@@ -166,8 +174,8 @@ def test_the_mean_of_a_subgroup_is_compared():
 def test_intervals_of_equal_regressions_overlap_and_of_others_do_not():
     frames = line(2000, 0, slope=2.0), line(2000, 0, slope=2.0), line(2000, 1, slope=0.2)
     (real, same, other), labels = sides(*frames)
-    assert coefficient_overlap(LINE, real, same, labels)["overlap"] == pytest.approx(1.0)
-    found = coefficient_overlap(LINE, real, other, labels)
+    assert overlap_of(LINE, real, same, labels)["overlap"] == pytest.approx(1.0)
+    found = overlap_of(LINE, real, other, labels)
     assert found["target"] == "y" and found["worst"][0]["name"] == "x" and found["worst"][0]["overlap"] == 0.0
 
 
@@ -175,9 +183,7 @@ def test_coefficients_are_those_of_least_squares():
     frame = line(3000, 0, slope=2.0)
     (real,), labels = sides(frame)
     x, y = frame["x"].to_numpy(), frame["y"].to_numpy()
-    low, high = next(
-        each["real"] for each in coefficient_overlap(LINE, real, real, labels)["worst"] if each["name"] == "x"
-    )
+    low, high = next(each["real"] for each in overlap_of(LINE, real, real, labels)["worst"] if each["name"] == "x")
     assert low < 2.0 * x.std() / y.std() < high
 
 

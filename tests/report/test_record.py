@@ -15,6 +15,7 @@ from understudy.cli import cli
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.report.provenance import drawn_again, record_path
 from understudy.report.record import VerificationError, verify
+from understudy.tables.rules import Inequality
 
 
 def run(*arguments):
@@ -235,7 +236,7 @@ def test_flags_constraints_and_ignored_columns_are_shown_openly(tmp_path):
             us.Column(name="b", kind="integer", low=0, high=9),
         ),
         ignore=("patient_id", "phone"),
-        constraints=("b >= a",),
+        constraints=(Inequality("b", ">=", "a"),),
     )
     model = us.fit(table, schema, "independent", epsilon=20.0, progress=False)
     page = us.report(model, tmp_path / "r.html").read_text()
