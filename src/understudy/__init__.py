@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from understudy.synthesizers.prada.likelihood.method import Prada
     from understudy.synthesizers.privbayes.method import PrivBayes
     from understudy.synthesizers.privmrf.method import PrivMRF
+    from understudy.synthesizers.red_flags import RedFlagError
     from understudy.tables.column import Column
     from understudy.tables.constraints import ConstraintError
     from understudy.tables.dialect import Dialect
@@ -64,6 +65,7 @@ _DEFINED_IN = {
     "PrivBayes": "synthesizers.privbayes.method",
     "PrivMRF": "synthesizers.privmrf.method",
     "Receipt": "privacy.receipt",
+    "RedFlagError": "synthesizers.red_flags",
     "ReportError": "report.page",
     "SamplingError": "tables.rejection",
     "Schema": "tables.schema",
@@ -102,6 +104,7 @@ __all__ = [
     "PrivBayes",
     "PrivMRF",
     "Receipt",
+    "RedFlagError",
     "ReportError",
     "SamplingError",
     "Schema",

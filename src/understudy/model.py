@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.files import reason, replacing
+from understudy.core.files import reason, replacing, sha256
 from understudy.core.notebooks import card
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
@@ -243,8 +243,8 @@ class Model:
         columns = measured(given.columns, self.differences)
         return self.generator.log_density(self.encoder, columns, given.labels)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model to one file, whole or not at all."""
+    def to_bytes(self) -> bytes:
+        """The content of a model file. The same model gives the same bytes, whenever it is saved."""
         document = {
             "format": FORMAT,
             "understudy": __version__,
@@ -258,10 +258,23 @@ class Model:
         own = {f"{GENERATOR}{name}": array for name, array in self.generator.arrays().items()}
         packed = io.BytesIO()
         np.savez_compressed(packed, allow_pickle=False, **self.encoder.arrays(), **own)
+        whole = io.BytesIO()
+        with zipfile.ZipFile(whole, "w") as archive:
+            for name, content in (("model.json", json.dumps(document, indent=1)), ("arrays.npz", packed.getvalue())):
+                # A ZipInfo without a date has that of 1980, so that the time of saving is not in the file.
+                archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+        return whole.getvalue()
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the file that `save` writes, in hexadecimal."""
+        return sha256(self.to_bytes())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model to one file, whole or not at all."""
         try:
-            with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-                archive.writestr("model.json", json.dumps(document, indent=1))
-                archive.writestr("arrays.npz", packed.getvalue())
+            with replacing(path) as temporary:
+                temporary.write_bytes(self.to_bytes())
         except OSError as error:
             raise ModelError(f"{os.fspath(path)} cannot be written: {reason(error)}.") from None
 

@@ -18,15 +18,20 @@ What the promise does not cover is in docs/privacy.md.
 
 import contextlib
 import dataclasses
+import json
 import math
 import os
+import time
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from understudy import encoding
+from understudy.core.files import sha256
 from understudy.core.randomness import Key
+from understudy.core.red_flag import RedFlag
 from understudy.core.version import __version__
 from understudy.encoding.encoder import Encoder
 from understudy.graphical import ordering
@@ -36,16 +41,20 @@ from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.privacy.plan import Budget
 from understudy.privacy.row_maps import Gap, MissingFlag, RowMap
+from understudy.privacy.receipt import Receipt
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import DEFAULT, resolve
 from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
-from understudy.synthesizers.planning import Plan, expected_cost, planned_mechanisms
+from understudy.synthesizers.planning import Plan, expected_cost, expected_seconds, planned_mechanisms
 from understudy.synthesizers.progress import shown
 from understudy.tables.differences import differences, modelled
+from understudy.synthesizers.red_flags import red_flags, refuse
 from understudy.tables.schema import UNNAMED, Schema
 from understudy.tables.table import read
 from understudy.tables.values import SchemaError
 
+ROWS_IF_UNKNOWN = 10_000
+"""For the progress bar, if the schema gives no number of rows."""
 SchemaOrPath = Schema | str | os.PathLike[str]
 
 
@@ -59,6 +68,7 @@ def fit(
     seed: int | None = None,
     progress: bool | None = None,
     ledger: str | os.PathLike[str] | None = None,
+    strict: bool = False,
 ) -> Model:
     """Learns a model of a table under (ε, δ)-differential privacy.
 
@@ -72,6 +82,7 @@ def fit(
         progress: Whether to show a progress bar; None shows it on a terminal.
         ledger: A ledger file. It is checked before the table is opened and charged before any mechanism reads a row. A
             table whose structure does not fit the schema costs nothing.
+        strict: Whether to refuse a fit that has a red flag (docs/report.md lists them).
 
     Privacy:
         The promise at the head of this module.
@@ -79,8 +90,10 @@ def fit(
     Raises:
         SchemaError, TableError: The schema is wrong, or the table's structure does not fit it.
         BudgetExceeded: The ledger file's cap does not allow it. No row was read.
+        RedFlagError: `strict`, and there is a red flag. No row was read, and nothing was charged.
     """
-    return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, progress=progress, ledger=ledger)[0]
+    options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}
+    return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, **options)[0]
 
 
 def fit_many(
@@ -93,6 +106,7 @@ def fit_many(
     delta: float = 1e-6,
     progress: bool | None = None,
     ledger: str | os.PathLike[str] | None = None,
+    strict: bool = False,
 ) -> list[Model]:
     """Learns many models of one table. Fits of a `BatchMethod` share one compiled program.
 
@@ -100,7 +114,7 @@ def fit_many(
         methods: Names from `METHODS`, or configured methods: one for each fit.
         seeds: One for each fit, or None for none.
         epsilon: The budget ε of every fit, or one for each.
-        table, schema, delta, progress, ledger: As for `fit`.
+        table, schema, delta, progress, ledger, strict: As for `fit`.
 
     Returns:
         The models in the order of the methods, each with a receipt of its own.
@@ -110,24 +124,27 @@ def fit_many(
     """
     schema = Schema.of(schema)
     fits = _planned_fits(schema, methods, seeds, epsilon, delta)
+    if strict:
+        for each in fits:
+            refuse(_red_flags(schema, each))
     book = LedgerFile(ledger) if ledger is not None else None
     if book and schema.name == UNNAMED:
         raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
     if book:
         book.check(schema.name, math.fsum(each.ledger.budget.epsilon for each in fits), delta * len(fits))
     locked, kind = lock_table(table, schema, fits)  # raises for structure alone, so a typing mistake costs nothing
-    entered: list[str] = []
+    started, entered = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), list[str]()
     with _interruptions_noted(book, entered, len(fits)):
         for each in fits:
-            budget, method = each.ledger.budget, each.method.name
+            budget, named = each.ledger.budget, {"version": __version__, "identity": each.id}
             if book:
-                entered.append(book.charge(schema.name, budget.epsilon, budget.delta, method, version=__version__))
-        with shown([each.ledger for each in fits], progress):
+                entered.append(book.charge(schema.name, budget.epsilon, budget.delta, each.method.name, **named))
+        with shown([each.ledger for each in fits], progress, _expected_seconds(schema, fits)):
             requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
             generators = _fit_generators(requests)
     return [
-        Model(request.encoder, generator, request.ledger.receipt(version=__version__), request.method, kind, schema)
-        for request, generator in zip(requests, generators, strict=True)
+        Model(request.encoder, generator, _receipt(schema, each, request.encoder.rows, started), each.method, kind, schema)
+        for each, request, generator in zip(fits, requests, generators, strict=True)
     ]
 
 
@@ -149,11 +166,43 @@ def _interruptions_noted(book: LedgerFile | None, entered: Sequence[str], fits: 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlannedFit:
-    """One fit before any row is read: its method, the ledger that holds its plan and its source of randomness."""
+    """One fit before any row is read: its method, the ledger that holds its plan, its source of randomness, its id."""
 
     method: Method
     ledger: Ledger
     key: Key
+    id: str
+
+
+def _expected_seconds(schema: Schema, fits: Sequence[PlannedFit]) -> tuple[float, float]:
+    """What the fits together are expected to take for measuring and for training, by public facts alone."""
+    rows = schema.rows or ROWS_IF_UNKNOWN
+    measuring, training = zip(*(expected_seconds(schema, each.ledger.plan, rows) for each in fits), strict=True)
+    return math.fsum(measuring), math.fsum(training)
+
+
+def _receipt(schema: Schema, planned: PlannedFit, rows: float, started: str) -> Receipt:
+    """The receipt of a fit that is done. All of it follows from public facts, charges and the noisy number of rows."""
+    return planned.ledger.receipt(
+        version=__version__,
+        id=planned.id,
+        time=started if planned.ledger.seed is None else "",
+        schema_sha256=sha256(schema.to_toml()),
+        flags=_red_flags(schema, planned, rows),
+    )
+
+
+def _red_flags(schema: Schema, planned: PlannedFit, rows: float | None = None) -> tuple[RedFlag, ...]:
+    ledger = planned.ledger
+    return red_flags(schema, planned.method, ledger.plan, ledger.budget, rows=schema.rows or rows, seed=ledger.seed)
+
+
+def _fit_id(schema: Schema, method: Method, budget: Budget, seed: int | None) -> str:
+    """A random id; with a seed one that follows from all that the model follows from, rows apart."""
+    if seed is None:
+        return str(uuid.uuid4())
+    facts = [int(seed), schema.to_toml(), method.name, dataclasses.asdict(method), dataclasses.asdict(budget)]
+    return str(uuid.UUID(hex=sha256(json.dumps(facts, default=str))[:32], version=4))
 
 
 def _planned_fits(
@@ -179,7 +228,7 @@ def _planned_fits(
             max_rows_per_unit=schema.max_rows_per_unit or 1,
             seed=seed,
         )
-        fits.append(PlannedFit(method, ledger, Key.new(seed)))
+        fits.append(PlannedFit(method, ledger, Key.new(seed), _fit_id(schema, method, budget, seed)))
     return fits
 
 
@@ -313,4 +362,5 @@ def plan(
         seconds=seconds,
         megabytes=megabytes,
         rows_to_be_seen={k: v for each in charges for k, v in encoding.rows_to_be_seen(schema, each).items()},
+        flags=red_flags(schema, method, planned, budget, rows=rows),
     )

@@ -233,7 +233,7 @@ def test_sample_writes_every_format(fitted, tmp_path, name):
         else pl.read_csv(path, separator="\t" if "tsv" in name else ",")
     )
     assert rows.columns == list(datasets.example_schema().names) and len(rows) == 30
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name, f"{name}.json"]
 
 
 def test_sample_with_a_seed_can_be_repeated(fitted, tmp_path):

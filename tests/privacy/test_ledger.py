@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plans import ADAPTIVE, FIND, MOMENTS, PLANS, RESOLVE, SELECT, TRAIN
+from understudy.core.red_flag import RedFlag
 from understudy.privacy import accounting
 from understudy.privacy.accounting import epsilon_spent
 from understudy.privacy.ledger import FilterShare, Ledger
@@ -221,12 +222,28 @@ def test_a_receipt_survives_json():
     assert Receipt.from_json(receipt.to_json()) == receipt
 
 
-@pytest.mark.parametrize("header", [{"format": 1}, {"format": 3}, {"kind": "understudy-ledger"}])
+@pytest.mark.parametrize("header", [{"format": 1}, {"format": 4}, {"kind": "understudy-ledger"}])
 def test_a_receipt_of_another_format_is_refused(header):
     content = json.loads(spend_all(Ledger(Budget(epsilon=1, delta=1e-6), [MOMENTS])).to_json())
-    assert (content["kind"], content["format"]) == ("understudy-receipt", 2)
+    assert (content["kind"], content["format"]) == ("understudy-receipt", 3)
     with pytest.raises(ValueError, match="another kind or format"):
         Receipt.from_json(json.dumps(content | header))
+
+
+def test_a_receipt_of_format_2_is_read_without_an_id():
+    content = json.loads(spend_all(Ledger(Budget(epsilon=1, delta=1e-6), [MOMENTS])).to_json())
+    older = {key: value for key, value in content.items() if key not in ("id", "time", "schema_sha256", "flags")}
+    read = Receipt.from_json(json.dumps(older | {"format": 2}))
+    assert (read.id, read.time, read.flags) == ("", "", ()) and read.epsilon == content["epsilon"]
+
+
+def test_a_receipt_keeps_its_id_and_its_flags():
+    flag = RedFlag(name="epsilon", message="it is large.", remedy="Ask for less.", severity="serious")
+    ledger = Ledger(Budget(epsilon=1, delta=1e-6), [MOMENTS])
+    spend_all(ledger)
+    receipt = ledger.receipt(id="abc", time="2026-01-01T00:00:00Z", flags=(flag,))
+    assert Receipt.from_json(receipt.to_json()) == receipt
+    assert "RED FLAG, epsilon: it is large. Ask for less." in str(receipt) and "abc 2026-01-01" in str(receipt)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"kind": "understudy-receipt", "format": 2}', "\x00"])

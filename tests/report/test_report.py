@@ -24,6 +24,7 @@ from understudy.privacy.gaussian import gaussian_delta
 from understudy.privacy.plan import Budget, Charge
 from understudy.report import ReportError, drawing
 from understudy.report.content import GIVEN, as_text, summaries_as_text
+from understudy.report.network_drawing import layers, network, strongest
 from understudy.report.page import at_most, render
 from understudy.report.privacy import attacker, by_planned_mechanism, mu_squared, privacy_part
 from understudy.tables.column import Column
@@ -347,15 +348,42 @@ def test_a_given_truth_is_drawn(hostile):
 
 
 def test_an_arrow_that_is_not_true_is_dashed():
-    drawn = drawing.network({"a": [], "b": ["a"], "c": ["a"]}, "n", "net", against={"b": ["a"]})
+    drawn = network({"a": [], "b": ["a"], "c": ["a"]}, "n", "net", against={"b": ["a"]})
     assert drawn.count('class="edge"') == 1 and drawn.count('class="edge wrong"') == 1
     assert "3 columns and 2 arrows" in drawn
 
 
 def test_a_stronger_arrow_is_thicker():
     strengths = {"c": {"a": 0.5, "b": 2.0}}
-    drawn = drawing.network({"a": [], "b": [], "c": ["a", "b"]}, "n", "net", strengths=strengths)
+    drawn = network({"a": [], "b": [], "c": ["a", "b"]}, "n", "net", strengths=strengths)
     assert re.findall(r'stroke-width="([^"]+)"', drawn) == ["4.0", "1.8"]
+
+
+def test_of_every_column_the_two_strongest_arrows_are_drawn():
+    parents = {"a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "b", "c"]}
+    strengths = {"d": {"a": 3.0, "b": 1.0, "c": 2.0}}
+    assert strongest(parents, strengths)["d"] == ["a", "c"] and strongest(parents, {})["d"] == ["c", "b"]
+    drawn = network(parents, "n", "net", strengths=strengths)
+    assert drawn.count('class="edge"') == 5 and "6 arrows" in drawn and "The 5 strongest are drawn" in drawn
+
+
+@pytest.mark.parametrize(
+    ("parents", "expected"),
+    [
+        ({"a": [], "b": ["a"], "c": ["a", "b"], "d": []}, [["a", "d"], ["b"], ["c"]]),
+        ({"a": ["b"], "b": []}, [["b"], ["a"]]),
+        ({"a": ["b"], "b": ["a"], "c": ["b"]}, [["a"], ["b"], ["c"]]),  # a circle
+        ({}, []),
+    ],
+)
+def test_a_column_stands_below_what_it_depends_on(parents, expected):
+    assert layers(parents) == expected
+
+
+def test_a_method_without_strengths_shows_the_strongest_associations(plain):
+    network = plain[1]["network"]
+    assert network["strength_by"] == "association" and network["cut"]
+    assert all(0 <= value <= 1 for of in network["strengths"].values() for value in of.values())
 
 
 # The page ---------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ def foreign_models(model):
     yield GOOD.encode()
     for part in (1, 30, len(whole) // 2, len(whole) - 1):
         yield whole[:part]
-    middle = len(whole) // 2
+    middle = whole.index(b"arrays.npz") + 100  # among its compressed bytes: dates in the headers of a zip are not read
     yield whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
 
 

@@ -5,7 +5,7 @@ one JSON object. They go to stdout; notes and progress go to stderr.
 
 Nothing that takes time is imported at the top of these modules: a command imports what it needs, so that help is there
 at once. One file for each family of commands: `schema`, `models` (plan, fit, sample), `evaluate` (evaluate, report),
-`ledger` (receipt, ledger), `compare`, `bench`, and `system` (demo, doctor, completion, version).
+`ledger` (receipt, verify, ledger), `compare`, `bench`, and `system` (demo, doctor, completion, version).
 """
 
 import io
@@ -35,7 +35,7 @@ def cli() -> None:
 for _command in (
     *(schema.schema, models.plan, models.fit, models.sample),
     *(evaluate.evaluate, evaluate.report),
-    *(ledger.receipt, ledger.ledger),
+    *(ledger.receipt, ledger.verify, ledger.ledger),
     *(compare.compare, bench.bench),
     *(system.demo, system.doctor, system.completion, system.version),
 ):

@@ -59,10 +59,13 @@ def evaluate(
             raise ValueError(f"--seed: expected a whole number >= 0, got {seed}.")
     with waiting(f"training {', '.join(asked.trains)}" if asked.trains else "comparing"):
         found = understudy.evaluate(real, synthetic, facts, metrics=chosen, learners=trained, train=train, seed=seed)
+        verdict = found.verdict
     if as_json:
-        print_json({"covered_by_budget": False, "note": NOT_COVERED, "seed": seed, "rows": found.to_dicts()})
+        stamp = {"covered_by_budget": False, "note": NOT_COVERED, "seed": seed}
+        print_json({**stamp, "verdict": verdict.to_json(), "rows": found.to_dicts()})
         return
     click.echo(NOT_COVERED)
+    click.echo(str(verdict))
     click.echo(_as_table(found.to_dicts(), baselines=train is not None))
 
 
@@ -101,7 +104,7 @@ def _as_table(rows: list[dict[str, Any]], *, baselines: bool) -> str:
     "--synthetic",
     metavar="DATA",
     type=FILE,
-    help="Rows to show, not covered by the receipt.  [default: drawn rows]",
+    help="Rows to show; covered only if the model draws the same ones.  [default: drawn rows]",
 )
 @click.option("-n", "rows", type=int, help="Rows to draw.  [default: about as many as were fitted, up to 10000]")
 @click.option("--train", metavar="DATA", type=FILE, help="The table that was fitted, for two baselines.")
@@ -130,7 +133,7 @@ def report(
 
     Without --real and --synthetic, the page follows from the model and may be passed on with it. With --real it also
     holds numbers of real rows, which no budget covers: look at it, do not publish it. Rows given with --synthetic are
-    not known to come from the model, so its receipt does not cover them.
+    covered only if they came from `understudy sample` and the model, asked again, draws the same ones.
 
     With --json the command prints where the page and its numbers are; the numbers are in the .json file.
 
@@ -146,12 +149,11 @@ def report(
 
     for place in places(output):
         check_place(str(place), model, real, synthetic, train, ledger, truth)
-    loaded = understudy.load(model)
     trained = [] if learners == "none" else _listed(learners)
-    _check_learners(loaded.schema, trained)
+    _check_learners(understudy.load(model).schema, trained)
     with waiting("drawing the page" if real is None else "comparing with real rows"):
         page = understudy.report(
-            loaded,
+            model,
             output,
             real,
             synthetic=synthetic,
@@ -162,7 +164,8 @@ def report(
             learners=trained,
             seed=seed,
         )
-    _print_report(str(page), str(page.with_suffix(".json")), _not_covered(real, synthetic), as_json)
+    numbers = str(page.with_suffix(".json"))
+    _print_report(str(page), numbers, _not_covered(numbers, real is not None), as_json)
 
 
 def _check_learners(schema: "understudy.Schema", learners: list[str] | None) -> None:
@@ -172,13 +175,16 @@ def _check_learners(schema: "understudy.Schema", learners: list[str] | None) -> 
         resolve(schema, None, learners or None)
 
 
-def _not_covered(real: str | None, synthetic: str | None) -> list[str]:
-    """What the page shows that the model's receipt does not cover."""
-    from understudy.evaluation.evaluate import NOT_COVERED
-    from understudy.report.content import GIVEN
+def _not_covered(numbers: str, real: bool) -> list[str]:
+    """What the page shows that the model's receipt does not cover, by the JSON file beside it."""
+    import json
+    from pathlib import Path
 
-    given = [] if synthetic is None else [f"The synthetic rows were {GIVEN}."]
-    return given if real is None else [*given, NOT_COVERED]
+    from understudy.evaluation.evaluate import NOT_COVERED
+
+    shown = json.loads(Path(numbers).read_text("utf-8"))["synthetic"]
+    given = [] if shown["covered_by_budget"] else [f"The synthetic rows were {shown['note']}."]
+    return [*given, NOT_COVERED] if real else given
 
 
 def _print_report(page: str, numbers: str, notes: list[str], as_json: bool) -> None:

@@ -1,6 +1,6 @@
-"""The commands about what was spent: receipt and ledger.
+"""The commands about what was spent: receipt, verify and ledger.
 
-The one rule: they show what was recorded, and compute nothing anew.
+The one rule: they show and compare what was recorded, and measure nothing anew.
 """
 
 import dataclasses
@@ -26,6 +26,29 @@ def receipt(model: str, as_json: bool) -> None:
     """
     loaded = understudy.load(model)
     click.echo(loaded.receipt.to_json() if as_json else str(loaded.receipt))
+
+
+@click.command()
+@click.argument("report", type=FILE)
+@click.argument("model", type=FILE)
+@options.as_json
+def verify(report: str, model: str, as_json: bool) -> None:
+    """Checks that REPORT, the .json file of a report, is about this very MODEL file.
+
+    The hashes of the model and of its schema, the id of the fit, the budget, the red flags, and the page beside REPORT
+    must be those that the report states. Otherwise the exit code is 1.
+
+    \b
+    Example:
+      understudy verify report.json people.understudy
+    """
+    from understudy.report.record import verify as check
+
+    said = check(report, model)
+    if as_json:
+        print_json({"report": report, "model": model, "matches": True})
+        return
+    click.echo(said)
 
 
 @click.group()

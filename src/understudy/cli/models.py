@@ -18,6 +18,7 @@ from understudy.cli.options import FILE, count, print_json, waiting
 @options.budget
 @click.option("--rows", type=int, help="The number of rows, if it is public; for the estimates of time and memory.")
 @options.method
+@options.strict
 @options.as_json
 def plan(
     schema: str,
@@ -26,18 +27,24 @@ def plan(
     rows: int | None,
     method: str | None,
     settings: dict[str, Any],
+    strict: bool,
     as_json: bool,
 ) -> None:
-    """Shows how a fit would divide the budget. Reads no data.
+    """Shows how a fit would divide the budget, and its red flags. Reads no data.
 
     \b
     Example:
       understudy plan people.toml --epsilon 1 --rows 20000
+      understudy plan people.toml --epsilon 1 --method aim --strict
     """
+    from understudy.synthesizers.red_flags import refuse
+
     configured = options.configured(method, settings)
     facts = read_schema(schema)
     with argument_errors():
         made = understudy.plan(facts, configured, epsilon=epsilon, delta=delta, rows=rows)
+    if strict:
+        refuse(made.flags)
     if as_json:
         print_json(made.to_json())
     else:
@@ -53,6 +60,7 @@ def plan(
     "--ledger", metavar="FILE", type=FILE, help="The ledger file to charge before any row is read; made if missing."
 )
 @click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
+@options.strict
 @click.option("--quiet", is_flag=True, help="Print neither progress nor receipt.")
 @options.as_json
 @options.output("the model")
@@ -65,6 +73,7 @@ def fit(
     settings: dict[str, Any],
     ledger: str | None,
     seed: int | None,
+    strict: bool,
     quiet: bool,
     as_json: bool,
     output: str,
@@ -73,12 +82,13 @@ def fit(
 
     DATA is a file (CSV, Parquet, Excel and others) or the URL of a table in a database. SCHEMA states what is publicly
     known about it. The receipt, which says what was measured and what it cost, is printed at the end. An existing model
-    file is replaced.
+    file is replaced. The receipt shows red flags, such as a large epsilon; with --strict, any of them is a refusal.
 
     \b
     Example:
       understudy fit people.csv people.toml --epsilon 1 --ledger budget.jsonl -o people.understudy
       understudy fit people.csv people.toml --epsilon 1 --set encoding_share=0.5 -o people.understudy
+      understudy fit people.csv people.toml --epsilon 1 --method aim --strict -o people.understudy
     """
     check_place(output, table, schema, ledger)
     configured = options.configured(method, settings)
@@ -88,6 +98,8 @@ def fit(
         understudy.Budget(epsilon=epsilon, delta=delta)
         Key.new(seed)
     facts = read_schema(schema)
+    if not (quiet or as_json or strict):
+        _print_flags(facts, configured, epsilon, delta, seed)
     model = understudy.fit(
         table,
         facts,
@@ -97,6 +109,7 @@ def fit(
         seed=seed,
         progress=False if quiet else None,
         ledger=ledger,
+        strict=strict,
     )
     model.save(output)
     if as_json:
@@ -111,6 +124,21 @@ def fit(
             click.echo(f"Charged to table {facts.name!r} in {ledger}.")
         click.echo(f"Model written to {output}. Sampling from it is free, as often as you like:")
         click.echo(f"  understudy sample {output} -n 10000 -o synthetic.csv")
+
+
+def _print_flags(schema: "understudy.Schema", method: Any, epsilon: float, delta: float, seed: int | None) -> None:
+    """Prints the grave red flags on a terminal, while the fit can still be stopped at no cost."""
+    from rich.console import Console
+
+    from understudy.synthesizers.planning import planned_mechanisms
+    from understudy.synthesizers.red_flags import red_flags
+
+    if not Console(stderr=True).is_terminal:  # elsewhere nobody can stop it, and the receipt has all of them
+        return
+    budget = understudy.Budget(epsilon=epsilon, delta=delta)
+    for flag in red_flags(schema, method, planned_mechanisms(schema, method, budget), budget, seed=seed):
+        if flag.severity != "notice":
+            click.echo(str(flag), err=True)
 
 
 @click.command()
@@ -138,6 +166,7 @@ def sample(
     """Draws synthetic rows from MODEL. Costs no budget.
 
     Every row keeps the constraints of the schema. If constraints or conditions apply, the acceptance rate is printed.
+    A record of where the rows come from is written beside them, as FILE.json; `understudy report` checks it.
 
     \b
     Example:
@@ -145,26 +174,34 @@ def sample(
       understudy sample people.understudy -n 1000 --where state=CA --where age=30..40 -o some.csv
     """
     import dataclasses
+    import secrets
+    from pathlib import Path
 
+    from understudy.core.files import sha256
     from understudy.core.randomness import Key
+    from understudy.report.provenance import check_record_place, write_record
     from understudy.tables.sources import extension
     from understudy.tables.where import where_from_text
     from understudy.tables.writing import write
 
     check_place(output, model)
     extension(output, written=True)  # refuses formats it does not know
+    check_record_place(output)
     with argument_errors():
         Key.new(seed)
         if rows < 0:
             raise ValueError(f"-n: expected a whole number >= 0, got {rows}.")
     loaded = dataclasses.replace(understudy.load(model), kind="polars")
     conditions = where_from_text(where, loaded.schema)
+    seed = secrets.randbits(63) if seed is None else seed
     with waiting(f"drawing {count(rows, 'row')}"):
         write(loaded.sample(rows, seed, where=conditions, rules=rules), output, loaded.schema)
+    of_file = sha256(Path(model).read_bytes())
+    record = write_record(output, loaded, model_sha256=of_file, rows=rows, seed=seed, where=where)
     if as_json:
         drawn = dataclasses.asdict(loaded.acceptance) if loaded.acceptance else None
-        print_json({"output": output, "rows": rows, "seed": seed, "acceptance": drawn})
+        print_json({"output": output, "record": str(record), "rows": rows, "seed": seed, "acceptance": drawn})
         return
     if conditions or rules or loaded.schema.constraints:
         click.echo(f"{loaded.acceptance}.", err=True)
-    click.echo(f"{count(rows, 'row')} written to {output}.")
+    click.echo(f"{count(rows, 'row')} written to {output}, and where they come from to {record.name}.")

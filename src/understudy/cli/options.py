@@ -96,6 +96,7 @@ method = _options(
         help="A setting of the method.",
     ),
 )
+strict = click.option("--strict", is_flag=True, help="Refuse a fit that has a red flag.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 

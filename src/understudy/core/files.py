@@ -6,6 +6,7 @@ so that whoever opens it finds the old file or the new one, and nothing in betwe
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import secrets
 import time
@@ -67,6 +68,11 @@ def lock(descriptor: int, *, shared: bool = False, patience: float = 0.0) -> Non
             if time.monotonic() >= deadline:
                 raise
             time.sleep(0.005)
+
+
+def sha256(content: bytes | str) -> str:
+    """The SHA-256 of bytes, or of text in UTF-8, in hexadecimal: what `sha256sum` prints."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
 def reason(error: Exception) -> str:

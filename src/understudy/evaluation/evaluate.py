@@ -13,18 +13,19 @@ import functools
 import itertools
 import math
 import os
-import zlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from understudy.core.svg import Picture
 from understudy.evaluation.every import EVERY, EVERY_LEARNER, Scores, column_scores, every
 from understudy.evaluation.metrics import Request, resolve
-from understudy.evaluation.pair import MetricResult, Pair, Side, open_table, open_tables
+from understudy.evaluation.pair import MetricResult, Pair, open_table, open_tables, permuted, shuffled_side
+from understudy.evaluation.picture import picture
 from understudy.evaluation.usefulness import Results, usefulness
+from understudy.evaluation.verdict import Verdict, judge
 from understudy.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -49,6 +50,34 @@ Row = tuple[str, str, str, float | None, float | None, float | None, str]
 """A row of the frame that `evaluate` returns."""
 
 
+class Evaluation(pl.DataFrame):
+    """The frame that `evaluate` returns, and what its numbers mean.
+
+    It is a polars frame like any other; frames that are made from it, by `filter` for example, are plain ones.
+    """
+
+    _judge: Callable[[], Verdict] | None = None
+    _verdict: Verdict | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the numbers mean: a word for columns, pairs, prediction and rules. Computed when first asked for."""
+        if self._verdict is None:
+            if self._judge is None:
+                raise ValueError("verdict: expected the frame that evaluate returned, got one made from it.")
+            self._verdict = self._judge()
+        return self._verdict
+
+    @property
+    def score(self) -> float:
+        """The overall score of the verdict, 0 to 1; larger is better."""
+        return self.verdict.score
+
+    def plot(self) -> Picture:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The verdict as a picture, which a notebook shows and `save` writes as SVG."""
+        return picture(self.verdict.to_json())
+
+
 def evaluate(
     real: "Source",
     synthetic: "Source",
@@ -58,7 +87,7 @@ def evaluate(
     learners: Iterable[str] | None = None,
     train: "Source | None" = None,
     seed: int = 0,
-) -> pl.DataFrame:
+) -> Evaluation:
     """Compares a synthetic table with a real one.
 
     Args:
@@ -77,7 +106,8 @@ def evaluate(
     Returns:
         One row per value: metric, columns ("" for the whole table), learner ("" if nothing is trained), value, floor,
         reference, how. The whole table comes first, then wd, tvd1 and every by column, then the ten worst pairs of tvd2
-        and correlation_max. What is undefined is null.
+        and correlation_max. What is undefined is null. `.score` is the overall score of the verdict, `.verdict` its
+        words and findings, `.plot()` its picture.
 
     Privacy:
         None: see `NOT_COVERED`.
@@ -94,7 +124,9 @@ def evaluate(
     results, floor, reference = comparison.results("synthetic"), {}, {}
     if train is not None:
         floor, reference = comparison.results("train"), comparison.results("train", shuffle=True)
-    return pl.DataFrame(_rows(results, floor, reference), schema=_FRAME, orient="row")
+    found = Evaluation(_rows(results, floor, reference), schema=_FRAME, orient="row")
+    found._judge = functools.partial(judge, real, synthetic, schema, train=train, seed=seed)
+    return found
 
 
 def metric_values(
@@ -162,7 +194,7 @@ class _Comparison:
 
     def _pair(self, name: str, shuffle: bool) -> Pair:
         side, scale = self.sides[name], self.sides.get("train", self.sides["real"])
-        side = _shuffled_side(side, self.seed) if shuffle else side
+        side = shuffled_side(side, self.seed) if shuffle else side
         return Pair(names=self.schema.names, real=self.sides["real"], synthetic=side, scale=scale, seed=self.seed)
 
     def _similarity(self, name: str, shuffle: bool) -> Results:
@@ -190,7 +222,7 @@ class _Comparison:
             return {}
         table = self.tables[name]
         if shuffle:
-            table = dataclasses.replace(table, columns=_permuted(table.columns, self.seed))
+            table = dataclasses.replace(table, columns=permuted(table.columns, self.seed))
         found = usefulness(
             table,
             self.tables["real"],
@@ -205,20 +237,7 @@ class _Comparison:
 
 def shuffled(frame: pl.DataFrame, seed: int) -> pl.DataFrame:
     """Each column in an order of its own: the same margins, and no dependence. The reference of `evaluate`."""
-    return pl.DataFrame(_permuted(frame.to_dict(), seed))
-
-
-def _shuffled_side(side: Side, seed: int) -> Side:
-    return dataclasses.replace(side, numbers=_permuted(side.numbers, seed), codes=_permuted(side.codes, seed))
-
-
-ColumnType = TypeVar("ColumnType", NDArray, pl.Series)
-
-
-def _permuted(columns: Mapping[str, ColumnType], seed: int) -> dict[str, ColumnType]:
-    """The orders depend on the names, so that a table is shuffled alike in any form and any order of its columns."""
-    draws = {name: np.random.default_rng([seed, zlib.crc32(name.encode())]) for name in columns}
-    return {name: column[draws[name].permutation(len(column))] for name, column in columns.items()}
+    return pl.DataFrame(permuted(frame.to_dict(), seed))
 
 
 # The frame ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.spatial.distance import jensenshannon
 
-from understudy.evaluation.pair import Codes, Floats, MetricResult, Pair
+from understudy.evaluation.pair import Codes, Floats, MetricResult, Pair, Parts
 
 EQUAL_BINS, QUANTILE_BINS, JS_BINS = 100, {2: 20, 3: 6}, 20
 """How many bins a column of numbers has for `tvd`, for quantile bins of pairs and of triples, and for `js`."""
@@ -53,6 +53,11 @@ def tvd_quantile(pair: Pair, width: int) -> MetricResult:
     most = MOST_QUANTILE_TRIPLES if width == 3 else None
     binned = _binned(pair, functools.partial(quantile_bins, bins=bins))
     return _mean_tvd(pair, binned, width, definition, most=most)
+
+
+def quantile_distances(pair: Pair, *, width: int, bins: int, most: int | None = None) -> Parts:
+    """The total variation distance of each marginal of `width` columns, on quantile bins of the real side."""
+    return _mean_tvd(pair, _binned(pair, functools.partial(quantile_bins, bins=bins)), width, "", most=most).parts
 
 
 def js(pair: Pair) -> MetricResult:

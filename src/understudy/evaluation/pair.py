@@ -8,10 +8,12 @@ one beyond ±1e100 is clamped there, where squares of differences still fit into
 import dataclasses
 import functools
 import os
+import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from understudy.tables.schema import Schema
@@ -148,12 +150,17 @@ def open_tables(schema: Schema, tables: "Mapping[str, Source | Table]") -> dict[
         TableError: A table cannot be read, or its structure is not the schema's.
     """
     opened = {key: open_table(table, schema) for key, table in tables.items()}
-    labels = {
-        column.name: list(column.labels) if column.labels is not None else _union(column.name, opened)
-        for column in schema
-        if column.kind == "categorical"
-    }
+    labels = labels_of(schema, opened)
     return {key: _side(table, schema, labels) for key, table in opened.items()}
+
+
+def labels_of(schema: Schema, opened: Mapping[str, Table]) -> dict[str, list[str]]:
+    """The text of every code of a `Side`, of categories and truth values."""
+    labels = {column.name: ["false", "true"] for column in schema if column.kind == "boolean"}
+    for column in schema:
+        if column.kind == "categorical":
+            labels[column.name] = list(column.labels) if column.labels is not None else _union(column.name, opened)
+    return labels
 
 
 def _union(name: str, tables: Mapping[str, Table]) -> list[str]:
@@ -176,6 +183,20 @@ def _side(table: Table, schema: Schema, labels: Mapping[str, list[str]]) -> Side
             codes[name] = new_codes[table.columns[name]]
             sizes[name] = len(places) + 1
     return Side(numbers=numbers, codes=codes, sizes=sizes)
+
+
+def shuffled_side(side: Side, seed: int) -> Side:
+    """The same table with each column in an order of its own: the same margins, and no dependence."""
+    return dataclasses.replace(side, numbers=permuted(side.numbers, seed), codes=permuted(side.codes, seed))
+
+
+ColumnType = TypeVar("ColumnType", NDArray, pl.Series)
+
+
+def permuted(columns: Mapping[str, ColumnType], seed: int) -> dict[str, ColumnType]:
+    """The orders depend on the names, so that a table is shuffled alike in any form and any order of its columns."""
+    draws = {name: np.random.default_rng([seed, zlib.crc32(name.encode())]) for name in columns}
+    return {name: column[draws[name].permutation(len(column))] for name, column in columns.items()}
 
 
 def _finite(column: Floats) -> Floats:

@@ -12,6 +12,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from understudy.core.settings import require
 from understudy.core.text import count
@@ -208,8 +209,8 @@ class Ledger:
         if reason not in self._void:
             self._void.append(reason)
 
-    def receipt(self, *, version: str = "") -> Receipt:
-        """The receipt for what was charged up to now."""
+    def receipt(self, *, version: str = "", **record: Any) -> Receipt:
+        """The receipt for what was charged up to now; `record` is what only the caller knows: id, time, flags."""
         from importlib.metadata import version as version_of
 
         delta = self.budget.delta
@@ -234,6 +235,7 @@ class Ledger:
             warnings=tuple(self._warnings),
             void=tuple(self._void),
             version=version,
+            **record,
         )
 
     def _filters(self) -> set[str]:

@@ -67,7 +67,9 @@ class LedgerFile:
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
 
-    def charge(self, table: str, epsilon: float, delta: float, method: str, *, version: str = "") -> str:
+    def charge(
+        self, table: str, epsilon: float, delta: float, method: str, *, version: str = "", identity: str = ""
+    ) -> str:
         """Enters one fit and returns its id. Call it before the first row is read.
 
         Args:
@@ -76,6 +78,7 @@ class LedgerFile:
             delta: Its delta.
             method: The synthesizer's name.
             version: Of this library.
+            identity: The id of the fit, which its receipt carries too; empty: a new one.
 
         Raises:
             BudgetExceeded: The cap does not allow it. Nothing was written.
@@ -84,7 +87,7 @@ class LedgerFile:
         asked = Budget(epsilon=epsilon, delta=delta)
         with self._open(write=True) as descriptor:
             self._refuse_beyond_cap(self._read(descriptor), table, asked)
-            identity = str(uuid.uuid4())
+            identity = identity or str(uuid.uuid4())
             entry = {
                 "kind": "fit",
                 "id": identity,
@@ -123,6 +126,11 @@ class LedgerFile:
     def total(self, table: str) -> Total:
         """What was spent on this table."""
         return _total(self.records(), table)
+
+    def fit(self, identity: str) -> Record | None:
+        """The entry of the fit with this id; None if it is not in the file."""
+        fits = [record for record in self.records() if record["kind"] == "fit" and record["id"] == identity]
+        return fits[-1] if fits and identity else None
 
     def cap(self, table: str) -> Budget | None:
         """The cap that holds for this table, if any."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from understudy.core.notebooks import card
+from understudy.core.red_flag import RedFlag
 from understudy.core.settings import Number, require
 from understudy.core.text import count
 from understudy.privacy.accounting import event_of
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 ADJACENCY = "add or remove one unit"
-HEADER = {"kind": "understudy-receipt", "format": 2}
+HEADER = {"kind": "understudy-receipt", "format": 3}
+READABLE_FORMATS = (2, 3)  # format 2 had no id, no time, no hash of the schema and no flags
 SEEDED = (
     "The noise was drawn from a seed. Whoever knows the seed can draw the same noise again and take it off, and then "
     "nothing is protected. A seed is for tests and experiments."
@@ -53,6 +55,10 @@ class Receipt:
         warnings: Facts that weaken the promise.
         void: Reasons why the guarantee does not hold; empty if it does. A seed is always one of them.
         version: Of this library.
+        id: Of the fit: the same one is in the ledger file and in a report. Random or, with a seed, made from it.
+        time: When the fit was charged, in UTC; empty with a seed, whose files are the same whenever they are made.
+        schema_sha256: Of the schema's TOML text, as the model keeps it.
+        flags: Red flags, which follow from public facts. Those that void the guarantee are in `void`, too.
         adjacency: What "neighbouring tables" means.
     """
 
@@ -69,6 +75,10 @@ class Receipt:
     warnings: tuple[str, ...] = ()
     void: tuple[str, ...] = ()
     version: str = ""
+    id: str = ""
+    time: str = ""
+    schema_sha256: str = ""
+    flags: tuple[RedFlag, ...] = ()
     adjacency: str = ADJACENCY
 
     def __post_init__(self) -> None:
@@ -109,13 +119,14 @@ class Receipt:
         """The receipt that `to_json` wrote, or a ValueError for anything else."""
         try:
             content: dict[str, Any] = json.loads(text)
-            if any(content.pop(field) != expected for field, expected in HEADER.items()):
+            if content.pop("kind") != HEADER["kind"] or content.pop("format") not in READABLE_FORMATS:
                 raise ValueError("another kind or format")
             content["charges"] = tuple(
                 Charge(**{field: value for field, value in charge.items() if field != "sigma"})
                 for charge in content["charges"]
             )
             content["budget"] = Budget(**content["budget"])
+            content["flags"] = tuple(RedFlag(**flag) for flag in content.get("flags", ()))
             for field in ("warnings", "void"):
                 content[field] = tuple(content[field])
             for field in ("epsilon", "delta", "rdp_epsilon"):
@@ -125,13 +136,13 @@ class Receipt:
             raise ValueError(f"expected a receipt written by Receipt.to_json, got something else ({error}).") from None
 
     def __str__(self) -> str:
-        blocks = [*self._verdict(), [self._title()], *(_wrapped(f"WARNING: {warning}") for warning in self.warnings)]
+        blocks = [*self._verdict(), [self._title()], *map(_wrapped, self._cautions())]
         blocks += [_wrapped(self.promise), self._facts(), self._table(), *map(_wrapped, self._remarks())]
         return "\n\n".join("\n".join(block) for block in blocks)
 
     def _repr_html_(self) -> str:
         rows = [(charge.what or charge.name, *_numbers(charge)) for charge in self.charges]
-        notes = [*self.void, *(f"WARNING: {warning}" for warning in self.warnings), self.promise, *self._remarks()]
+        notes = [*self.void, *self._cautions(), self.promise, *self._remarks()]
         title = f"Privacy receipt: epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}"
         return card(f"VOID. {title}" if self.void else title, COLUMNS, rows, notes)
 
@@ -149,8 +160,14 @@ class Receipt:
             return []
         return [["VOID: what is promised below does not hold."], *map(_wrapped, self.void)]
 
+    def _cautions(self) -> list[str]:
+        """Warnings and red flags; what voids the guarantee was said before."""
+        flags = [str(flag) for flag in self.flags if flag.severity != "void"]
+        return [*(f"WARNING: {warning}" for warning in self.warnings), *flags]
+
     def _facts(self) -> list[str]:
-        facts = {
+        fit = {"fit": " ".join(filter(None, (self.id, self.time)))} if self.id else {}
+        facts = fit | {
             "promised": f"epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}",
             "spent": f"epsilon = {self.epsilon:.4g}, delta = {self.delta:g}",
             "neighbours": self.adjacency,

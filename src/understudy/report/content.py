@@ -18,18 +18,21 @@ from typing import Any
 import numpy as np
 
 from understudy.evaluation.associations import associations
-from understudy.evaluation.evaluate import NOT_COVERED, WORST, evaluate
-from understudy.evaluation.pair import Side, open_tables
+from understudy.evaluation.evaluate import NOT_COVERED, WORST, Evaluation, evaluate
+from understudy.evaluation.pair import Parts, Side, open_tables
 from understudy.evaluation.structure import compare
 from understudy.model import Model
 from understudy.privacy.ledger_file import LedgerFile
+from understudy.report.network_drawing import MOST_PARENTS
+from understudy.report.noise import noise_of_columns
 from understudy.report.privacy import privacy_part
+from understudy.report.record import checklist, record_part
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
 from understudy.tables.table import read
 from understudy.tables.writing import to_frame
 
-FORMAT = 2
+FORMAT = 3
 BINS = 30
 """A histogram has so many bins."""
 FEW_WHOLE_NUMBERS = 40
@@ -55,17 +58,22 @@ class SyntheticRows:
     Attributes:
         table: The rows, as `evaluate` takes them.
         source: Where they came from, in words.
-        covered_by_budget: Whether they were drawn from the model here, so that its receipt covers them.
+        covered_by_budget: Whether they were drawn from the model, here or seen to equal rows drawn here.
+        file: The file that they came from, if any.
+        doubt: Why they are not known to come from the model.
     """
 
     table: Any
     source: str
     covered_by_budget: bool
+    file: Any = None
+    doubt: str = ""
 
     def described(self, rows: int) -> dict[str, Any]:
         """What the report says of them."""
-        note = None if self.covered_by_budget else GIVEN
-        return {"from": self.source, "rows": rows, "covered_by_budget": self.covered_by_budget, "note": note}
+        covered = self.covered_by_budget
+        stamp = {"covered_by_budget": covered, "note": None if covered else GIVEN, "doubt": self.doubt or None}
+        return {"from": self.source, "rows": rows, **stamp}
 
 
 def gather(
@@ -78,6 +86,7 @@ def gather(
     truth: Mapping[str, list[str]] | None = None,
     learners: Iterable[str] | None = None,
     seed: int = 0,
+    model_file: Any = None,
 ) -> dict[str, Any]:
     """The whole content of a report, in types that JSON has.
 
@@ -90,35 +99,50 @@ def gather(
         truth: The true parents, if they are known.
         learners: The learners to train for usefulness; None: `default_learners`.
         seed: Of the evaluation.
+        model_file: The path of the model's file, if it was read from one.
     """
+    book = None if ledger is None else ledger.path
+    files = {"ledger": book, "synthetic rows": synthetic.file, "real rows": real, "training rows": train}
+    record, privacy = record_part(model, model_file=model_file, files=files), privacy_part(model, ledger)
+    tables = {"synthetic": synthetic.table} if real is None else {"real": real, "synthetic": synthetic.table}
+    columns, matrix, counts, pairs = _summaries(model.schema, tables)
+    noise = noise_of_columns(model)
+    columns = [column | {"noise": noise.get(column["name"])} for column in columns]
     content = {
         "kind": "understudy-report",
         "format": FORMAT,
         "table": model.schema.name,
-        "privacy": privacy_part(model, ledger),
-        "network": network(model, truth),
+        "record": record,
+        "privacy": privacy,
+        "checklist": checklist(privacy, record),
+        "network": network(model, truth, pairs if synthetic.covered_by_budget else {}),
+        "synthetic": synthetic.described(counts["synthetic"]),
     }
     if real is None:
-        columns, matrix, counts = _summaries(model.schema, {"synthetic": synthetic.table})
-        described = synthetic.described(counts["synthetic"])
-        return content | {"synthetic": described, "columns": columns, "associations": matrix, "utility": None}
+        return content | {"columns": columns, "associations": matrix, "utility": None}
     asked = default_learners(model.schema) if learners is None else list(learners)
-    values = evaluate(real, synthetic.table, model.schema, learners=asked or None, train=train, seed=seed).to_dicts()
-    columns, matrix, counts = _summaries(model.schema, {"real": real, "synthetic": synthetic.table})
-    utility = {
-        "covered_by_budget": False,
-        "note": NOT_COVERED,
+    found = evaluate(real, synthetic.table, model.schema, learners=asked or None, train=train, seed=seed)
+    utility = _utility(found, columns, matrix) | {
         "seed": seed,
         "real_rows": counts["real"],
         "target": model.schema.target,
         "learners": asked,
         "baselines": train is not None,
+    }
+    return content | {"columns": None, "associations": None, "utility": utility}
+
+
+def _utility(found: Evaluation, columns: list[dict[str, Any]], matrix: dict[str, Any] | None) -> dict[str, Any]:
+    """What comes from real rows, with its stamp."""
+    values = found.to_dicts()
+    return {
+        "covered_by_budget": False,
+        "note": NOT_COVERED,
+        "verdict": found.verdict.to_json(),
         "rows": values,
         "columns": _worst_first(columns, values),
         "associations": matrix,
     }
-    described = synthetic.described(counts["synthetic"])
-    return content | {"synthetic": described, "columns": None, "associations": None, "utility": utility}
 
 
 def _worst_first(columns: list[dict[str, Any]], values: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -139,11 +163,21 @@ def default_learners(schema: Schema) -> list[str]:
 # The network --------------------------------------------------------------------------------------------------------
 
 
-def network(model: Model, truth: Mapping[str, list[str]] | None) -> dict[str, Any]:
-    """The learned parents in the order of generation, and the true ones beside them if they are known."""
-    parents = model.parents
+def network(model: Model, truth: Mapping[str, list[str]] | None, pairs: Parts) -> dict[str, Any]:
+    """The learned parents in the order of generation, and the true ones beside them if they are known.
+
+    Args:
+        pairs: The associations in rows that are covered by the receipt: how strong an arrow is if the method does not
+            measure that.
+    """
+    parents, strengths, by = model.parents, model.strengths, "weights"
+    if not any(strengths.values()) and pairs:
+        strengths, by = (
+            {name: {other: abs(pairs[other, name]) for other in of} for name, of in parents.items()},
+            "association",
+        )
     kept = {
-        child: {parent: model.strengths[child][parent] for parent in of if parent in model.strengths.get(child, {})}
+        child: {parent: strengths[child][parent] for parent in of if parent in strengths.get(child, {})}
         for child, of in parents.items()
     }
     complete = all(len(of) == place for place, of in enumerate(parents.values()))
@@ -151,6 +185,8 @@ def network(model: Model, truth: Mapping[str, list[str]] | None) -> dict[str, An
     return {
         "parents": parents,
         "strengths": kept if any(kept.values()) else {},
+        "strength_by": by if any(kept.values()) else None,
+        "cut": any(len(of) > MOST_PARENTS for of in parents.values()),
         "complete": complete and len(parents) > 1,
         "truth": right,
         "structure": None if right is None else dataclasses.asdict(compare(parents, right)),
@@ -160,12 +196,14 @@ def network(model: Model, truth: Mapping[str, list[str]] | None) -> dict[str, An
 # Columns ------------------------------------------------------------------------------------------------------------
 
 
-def _summaries(schema: Schema, tables: Mapping[str, Any]) -> tuple[list[dict], dict | None, dict[str, int]]:
-    """Every column of these tables, in the order of the schema, every pair, and the numbers of rows."""
+def _summaries(schema: Schema, tables: Mapping[str, Any]) -> tuple[list[dict], dict | None, dict[str, int], Parts]:
+    """Every column of these tables, in the order of the schema, every pair, the numbers of rows, and all pairs."""
     with np.errstate(all="ignore"):  # a warning would reveal somebody's value
         sides, labels = open_tables(schema, tables), _labels(schema, tables)
         columns = [_column(column, sides, labels) for column in schema]
-        return columns, matrices(schema, sides), {key: side.rows for key, side in sides.items()}
+        found = {key: associations(side) for key, side in sides.items()}
+        counts = {key: side.rows for key, side in sides.items()}
+        return columns, matrices(schema, found), counts, found["synthetic"]
 
 
 def _labels(schema: Schema, tables: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -286,12 +324,12 @@ def _plain(value: float, huge: bool) -> str:
 # Pairs --------------------------------------------------------------------------------------------------------------
 
 
-def matrices(schema: Schema, sides: Sides) -> dict[str, Any] | None:
+def matrices(schema: Schema, found: dict[str, Parts]) -> dict[str, Any] | None:
     """The association of each pair of columns in each table, and the difference; None for a single column."""
     if len(schema) < 2:
         return None
-    found = {key: associations(side) for key, side in sides.items()}
     if "real" in found:
+        found = dict(found)
         found["difference"] = {pair: found["synthetic"][pair] - value for pair, value in found["real"].items()}
     ranked = found.get("difference", found["synthetic"])
     peak = {name: max(abs(ranked[name, other]) for other in schema.names if other != name) for name in schema.names}

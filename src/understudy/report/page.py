@@ -16,12 +16,16 @@ from typing import Any
 
 import jinja2
 
-from understudy.core.files import reason, replacing
+from understudy.core.files import reason, replacing, sha256
 from understudy.datasets import EXAMPLE_PARENTS, example_schema
+from understudy.evaluation.picture import draw_verdict
 from understudy.model import Model, load
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.report import drawing
 from understudy.report.content import SyntheticRows, gather
+from understudy.report.findings import tables_of
+from understudy.report.network_drawing import network
+from understudy.report.provenance import drawn_again
 from understudy.tables.schema import Schema
 
 MOST_ROWS = 10_000
@@ -78,22 +82,31 @@ def report(
     """
     page, numbers = places(path)
     _check(synthetic=synthetic, rows=rows, real=real, train=train, seed=seed)
+    model_file = model if isinstance(model, str | os.PathLike) else None
     model = load(model) if isinstance(model, str | os.PathLike) else model
     content = gather(
         model,
-        _drawn(model, rows, seed) if synthetic is None else _given(synthetic),
+        _drawn(model, rows, seed) if synthetic is None else _given(synthetic, model),
         real=real,
         train=train,
         ledger=None if ledger is None else LedgerFile(ledger),
         truth=_truth(truth, model.schema),
         learners=learners,
         seed=seed,
+        model_file=model_file,
     )
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    rendered = render(json.loads(text))
-    _write(numbers, text)
-    _write(page, rendered)
+    _write_both(page, numbers, content)
     return page
+
+
+def _write_both(page: Path, numbers: Path, content: Mapping[str, Any]) -> None:
+    rendered = render(json.loads(_as_json(content))).encode("utf-8", "replace")
+    _write(numbers, _as_json({**content, "page_sha256": sha256(rendered)}).encode("utf-8", "replace"))
+    _write(page, rendered)
+
+
+def _as_json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _drawn(model: Model, rows: int | None, seed: int) -> SyntheticRows:
@@ -102,9 +115,16 @@ def _drawn(model: Model, rows: int | None, seed: int) -> SyntheticRows:
     return SyntheticRows(table=table, source=f"drawn from the model with seed {seed}", covered_by_budget=True)
 
 
-def _given(synthetic: Any) -> SyntheticRows:
-    name = Path(synthetic).name if isinstance(synthetic, str | os.PathLike) else "a table"
-    return SyntheticRows(table=synthetic, source=f"from {name}", covered_by_budget=False)
+def _given(synthetic: Any, model: Model) -> SyntheticRows:
+    """Rows that somebody gave: covered only if the model draws the very same ones."""
+    if not isinstance(synthetic, str | os.PathLike):
+        return SyntheticRows(table=synthetic, source="from a table", covered_by_budget=False)
+    known, how = drawn_again(synthetic, model)
+    name = Path(synthetic).name
+    source = f"from {name}, {how}" if known else f"from {name}"
+    return SyntheticRows(
+        table=synthetic, source=source, covered_by_budget=known, file=synthetic, doubt="" if known else how
+    )
 
 
 def places(path: str | os.PathLike[str]) -> tuple[Path, Path]:
@@ -126,7 +146,15 @@ def render(content: Mapping[str, Any]) -> str:
         "at_most": at_most,
     }
     text = importlib.resources.files("understudy.report").joinpath("page.html").read_text("utf-8")
-    return environment.from_string(text).render(**content, draw=drawing, most_columns=MOST_COLUMNS)
+    utility = content["utility"]
+    tools = {
+        "draw": drawing,
+        "draw_network": network,
+        "draw_verdict": draw_verdict,
+        "most_columns": MOST_COLUMNS,
+        "findings": tables_of(utility["verdict"], utility["columns"]) if utility else [],
+    }
+    return environment.from_string(text).render(**content, **tools)
 
 
 def at_most(share: float) -> str:
@@ -172,9 +200,9 @@ def _truth(truth: Any, schema: Schema) -> dict[str, list[str]] | None:
     return graph
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     try:
         with replacing(path) as temporary:
-            temporary.write_bytes(text.encode("utf-8", "replace"))
+            temporary.write_bytes(content)
     except OSError as error:
         raise ReportError(f"{path} cannot be written: {reason(error)}.") from None

@@ -24,14 +24,20 @@ from typing import Any
 
 from understudy.core.version import __version__
 from understudy.model import Model
+from understudy.privacy.accounting import account
+from understudy.privacy.calibration import planned_charges
 from understudy.privacy.gaussian import gaussian_mu
+from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.privacy.plan import Budget, Charge
+from understudy.report.record import flags_of, ledger_part
 from understudy.synthesizers.planning import planned_mechanisms
 from understudy.tables.column import Column
 
 FALSE_POSITIVES = 0.01
 """The false positive rate at which the true positive rate is given: one false alarm in a hundred."""
+DELTAS = tuple(10.0**-power for power in range(4, 11))
+"""The deltas of the profile, beside the promised one."""
 NOT_COVERED = (
     "What is computed on real rows by other means: an evaluation, a plot, the utility part of a report.",
     "Rows that do not come from this model, even if they are shown on this page.",
@@ -66,7 +72,11 @@ def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
         "method": {"name": model.method.name, **dataclasses.asdict(model.method)},
         "schema": model.schema.to_toml(),
         "not_covered": list(NOT_COVERED),
-        "ledger": None if ledger is None else _ledger(ledger, model.schema.name),
+        "flags": flags_of(model),
+        "profile": profile(model),
+        "constraints": [str(each) for each in model.schema.constraints],
+        "ignored": list(model.schema.ignore),
+        "ledger": None if ledger is None else ledger_part(ledger, model),
         "versions": {
             "fitted with understudy": receipt.version or "unknown",
             "accountant": receipt.accountant,
@@ -114,6 +124,24 @@ def attacker(budget: Budget, *, gaussian: bool) -> dict[str, Any]:
 def _is_sampled(model: Model) -> bool:
     planned = planned_mechanisms(model.schema, model.method, model.receipt.budget)
     return any(each.sampling_rate for each in (*planned, *model.receipt.charges))
+
+
+def profile(model: Model) -> list[dict[str, float]]:
+    """What the same noise promises at other deltas: epsilon, and how often a guess at even odds is right at most.
+
+    A fit keeps every pair of its profile at once. It is that of the whole plan, so releases that were not made count.
+    A delta that the thresholds of categories use up has no epsilon and is left out.
+    """
+    budget = model.receipt.budget
+    planned = planned_mechanisms(model.schema, model.method, budget)
+    charges = planned_charges(planned, Ledger(budget, planned).scale)
+    found = []
+    for delta in sorted({*DELTAS, budget.delta}, reverse=True):
+        epsilon = budget.epsilon if delta == budget.delta else account(charges, delta)[0]
+        if math.isfinite(epsilon):
+            right = attacker(Budget(epsilon=max(epsilon, 1e-9), delta=delta), gaussian=False)["right"]
+            found.append({"epsilon": epsilon, "delta": delta, "right": right})
+    return found
 
 
 # Where the budget went ----------------------------------------------------------------------------------------------
@@ -178,13 +206,3 @@ def _measured(column: Column) -> list[str]:
         measured = ["the distribution of its values"]
         measured += ["their range"] * (column.low is None or column.high is None)
     return measured + ["the share of missing values"] * column.nullable
-
-
-def _ledger(ledger: LedgerFile, table: str) -> dict[str, Any]:
-    total, cap = ledger.total(table), ledger.cap(table)
-    return {
-        "file": ledger.path.name,
-        "table": table,
-        **dataclasses.asdict(total),
-        "cap": None if cap is None else dataclasses.asdict(cap),
-    }

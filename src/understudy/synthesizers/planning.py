@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from understudy import encoding
+from understudy.core.red_flag import RedFlag
 from understudy.privacy.plan import Budget, Charge, PlannedMechanism
 from understudy.synthesizers.base import Method
 from understudy.tables.schema import Schema
@@ -27,6 +28,7 @@ class Plan:
         seconds, megabytes: A rough expectation for a laptop, from benchmarks/results/speed.jsonl.
         rows_to_be_seen: For every column whose categories are not listed, how many rows a category needs so that half
             of all fits see it; fewer, and it becomes its group or `other`.
+        flags: Red flags, the gravest first.
     """
 
     method: str
@@ -37,6 +39,7 @@ class Plan:
     seconds: float
     megabytes: float
     rows_to_be_seen: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    flags: tuple[RedFlag, ...] = ()
 
     def shares(self) -> dict[str, float]:
         """The part of the (concentrated) budget that each mechanism gets."""
@@ -62,6 +65,7 @@ class Plan:
             "rows_to_be_seen": dict(self.rows_to_be_seen),
             "seconds": self.seconds,
             "megabytes": self.megabytes,
+            "flags": [flag.to_json() for flag in self.flags],
         }
 
     def __str__(self) -> str:
@@ -73,7 +77,8 @@ class Plan:
             rows.append(f"{planned.name:<16}{planned.mechanism:<22}{planned.times:>9}{share:>9}{noise}")
         size = f"for {self.rows} rows " if self.rows else ""
         foot = f"Expect {size}about {self.seconds:.0f} s and {self.megabytes:.0f} MB. No data was touched."
-        return "\n".join([head, "", *rows, "", *self._seen(), foot])
+        flags = [str(flag) for flag in self.flags]
+        return "\n".join([head, "", *rows, "", *self._seen(), *flags, foot])
 
     def _seen(self) -> list[str]:
         """Says how many rows make a category visible; nothing if all categories are listed."""
@@ -88,11 +93,17 @@ class Plan:
 
 
 def expected_cost(schema: Schema, planned: Sequence[PlannedMechanism], rows: int) -> tuple[float, float]:
-    """Seconds and megabytes to expect on a laptop: for reading and counting, and for training if there is any.
+    """Seconds and megabytes to expect on a laptop: for reading and counting, and for training if there is any."""
+    measuring, training = expected_seconds(schema, planned, rows)
+    return measuring + training, 250.0 + 2.5e-5 * rows * len(schema) + (350.0 if training else 0.0)
+
+
+def expected_seconds(schema: Schema, planned: Sequence[PlannedMechanism], rows: int) -> tuple[float, float]:
+    """Seconds to expect on a laptop for reading and counting, and for training.
 
     Training takes time to compile, and steps in which every column sees all inputs: one for each number and category.
     """
-    cells, steps = rows * len(schema), sum(each.times for each in planned if each.sampling_rate)
+    steps = sum(each.times for each in planned if each.sampling_rate)
     inputs = sum(len(column.values or ()) or 1 for column in schema.columns)
     training = 6.0 + steps * (2e-4 + 1e-5 * inputs * len(schema)) if steps else 0.0
-    return 1.0 + 6e-7 * cells + training, 250.0 + 2.5e-5 * cells + (350.0 if steps else 0.0)
+    return 1.0 + 6e-7 * rows * len(schema), training
