@@ -40,15 +40,15 @@ from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.privacy.plan import Budget
-from understudy.privacy.row_maps import Gap, MissingFlag, RowMap
 from understudy.privacy.receipt import Receipt
+from understudy.privacy.row_maps import Gap, MissingFlag, RowMap
 from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import DEFAULT, resolve
 from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
 from understudy.synthesizers.planning import Plan, expected_cost, expected_seconds, planned_mechanisms
 from understudy.synthesizers.progress import shown
-from understudy.tables.differences import differences, modelled
 from understudy.synthesizers.red_flags import red_flags, refuse
+from understudy.tables.differences import differences, modelled
 from understudy.tables.schema import UNNAMED, Schema
 from understudy.tables.table import read
 from understudy.tables.values import SchemaError
@@ -143,7 +143,9 @@ def fit_many(
             requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
             generators = _fit_generators(requests)
     return [
-        Model(request.encoder, generator, _receipt(schema, each, request.encoder.rows, started), each.method, kind, schema)
+        Model(
+            request.encoder, generator, _receipt(schema, each, request.encoder.rows, started), each.method, kind, schema
+        )
         for each, request, generator in zip(fits, requests, generators, strict=True)
     ]
 

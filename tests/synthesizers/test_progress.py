@@ -8,7 +8,6 @@ import pytest
 
 import understudy
 from understudy import pipeline
-
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.synthesizers.progress import Expectation
