@@ -40,7 +40,7 @@ from understudy.evaluation.diagnostics import (
 )
 from understudy.evaluation.histograms import quantile_distances
 from understudy.evaluation.pair import Pair, Parts, Side, labels_of, open_table, open_tables, shuffled_side
-from understudy.tables.rejection import rules
+from understudy.tables.rejection import held_rules
 from understudy.tables.rules import SyntheticRows
 from understudy.tables.schema import Schema
 
@@ -266,7 +266,7 @@ def _prediction(target: Side, made: Side, base: Side, seed: int) -> Part | None:
 
 def _rules(schema: Schema, opened: "Mapping[str, Table]") -> Part | None:
     """How many rows keep every constraint of the schema."""
-    held = rules(schema)
+    held = held_rules(schema)
     if not held:
         return None
     broken = {name: _broken(opened[name], held) for name in ("real", "synthetic")}
