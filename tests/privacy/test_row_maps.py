@@ -52,6 +52,8 @@ MAPS = {
     "weighted score": NormalScore("a", SCALES["number"], 1e-4, False, True, KEY, WEIGHTING),
     "weighted score, nullable": NormalScore("a", SCALES["number"], 1e-4, True, True, KEY, WEIGHTING),
     "grouped bin": LevelBin("a", SCALES["number"], LEVELS, False, KEY, np.array([4, 0, 1, 1, 0])),
+    "numbered bin": LevelBin("a", SCALES["codes"], LEVELS, False, KEY, np.array([0.5, -1.0, 2.0, 0.0, 1e3])),
+    "score, but for atoms": NormalScore("a", SCALES["number"], 1e-4, True, True, KEY, widest=0.2),
     "grouped bin, nullable": LevelBin("a", SCALES["whole"], LEVELS, True, KEY, np.array([4, 0, 1, 1, 0, 2])),
     **{
         f"score, {name}, nullable {nullable}, spread {spread}": NormalScore("a", scale, 1e-4, nullable, spread, KEY)
@@ -175,7 +177,8 @@ def expected_range(row_map):
         case Code():
             return -1, max(2, row_map.missing)
         case LevelBin():
-            return 0, len(LEVELS) - 2 + row_map.nullable if row_map.groups is None else row_map.groups.max()
+            groups = row_map.groups
+            return (0, len(LEVELS) - 2 + row_map.nullable) if groups is None else (groups.min(), groups.max())
         case NormalScore() | MissingScore():
             return -10, 10
         case ArgMax():
@@ -221,6 +224,12 @@ def test_a_level_bin_needs_a_group_for_each_of_its_bins():
         LevelBin("a", LevelScale(NUMBER), LEVELS, True, KEY, np.zeros(5, np.int64))
 
 
+def test_a_level_bin_may_stand_for_any_number():
+    edges, numbers = np.array([0.0, 0.5, 0.6, 1.0]), np.array([0.25, -3.0, 7.5, 0.0])
+    found = of(LevelBin("a", LevelScale(NUMBER), edges, True, KEY, numbers), [0.9, 1.0, 1.1, np.nan])
+    np.testing.assert_array_equal(found, numbers)
+
+
 def test_a_score_is_the_mean_over_an_atom_and_the_quantile_elsewhere():
     found = of(NormalScore("a", LevelScale(NUMBER), 1e-6, True, False, KEY), [-2.0, 1.0, np.nan])
     np.testing.assert_allclose(found, [ndtri(0.1), mean_score(np.array([0.4]), np.array([0.7]))[0], 0.0])
@@ -229,6 +238,17 @@ def test_a_score_is_the_mean_over_an_atom_and_the_quantile_elsewhere():
 def test_spread_scores_of_an_atom_fill_its_interval():
     found = of(NormalScore("a", LevelScale(NUMBER), 1e-6, True, True, KEY), np.ones(2000))
     assert ndtri(0.4) <= found.min() < ndtri(0.41) and ndtri(0.69) < found.max() <= ndtri(0.7)
+
+
+@pytest.mark.parametrize(("widest", "even"), [(0.2, True), (0.3001, False), (1.0, False)])
+def test_values_that_own_more_levels_than_the_widest_have_their_mean_score(widest, even):
+    """The atom at 1 owns three tenths of them; the whole number 120 a tenth, which is spread all the same."""
+    found = of(NormalScore("a", LevelScale(NUMBER), 1e-6, True, True, KEY, widest=widest), np.ones(100))
+    assert (np.ptp(found) == 0) == even
+    if even:
+        np.testing.assert_allclose(found, mean_score(np.array([0.4]), np.array([0.7]))[0])
+    whole = of(NormalScore("a", SCALES["whole"], 1e-6, True, True, KEY, widest=widest), np.full(100, 120.0))
+    assert np.ptp(whole) > 0
 
 
 def test_a_forbidden_missing_value_gets_a_random_level():

@@ -9,18 +9,34 @@ import pytest
 import understudy
 from conftest import MIXED, QUICK, mixed_table, quick
 from fitting import mixed_encoder, mixed_rows
+from prada_densities import (
+    COMPONENTS,
+    ENCODER,
+    HIDDEN,
+    category,
+    columns,
+    encoder_of,
+    every_pair,
+    number,
+    parts,
+)
 from understudy.core.randomness import Key
 from understudy.datasets.simulators import simulate
+from understudy.encoding.features import feature_rows
 from understudy.evaluation.structure import compare
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.plan import Budget, BudgetExceeded, PlannedMechanism
 from understudy.synthesizers.aim import ROUNDS
+from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.planning import planned_mechanisms
-from understudy.synthesizers.prada.batch import LockedFeatures
-from understudy.synthesizers.prada.layout import Layout
+from understudy.synthesizers.prada.likelihood import moments
+from understudy.synthesizers.prada.likelihood.fit import _Started
+from understudy.synthesizers.prada.likelihood.fitted import public_levels
 from understudy.synthesizers.prada.likelihood.method import Prada
-from understudy.synthesizers.prada.likelihood.moments import all_weightings, measure_moments
-from understudy.synthesizers.prada.likelihood.start import feature_facts
+from understudy.synthesizers.prada.likelihood.moments import MOST_CATEGORIES, MomentFeatures, measure_moments
+from understudy.synthesizers.prada.likelihood.pool import Pool
+from understudy.synthesizers.prada.likelihood.reading import reading_of
+from understudy.synthesizers.prada.likelihood.variables import variables_of
 from understudy.synthesizers.prada.settings import drawn_rate, sampling_rate
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
@@ -99,20 +115,61 @@ def test_batches_stay_small_however_many_rows_there_turn_out_to_be(given, rows, 
 
 def moments_at(epsilon, seed=0):
     """The moments of the mixed table, and the ledger that was charged for them."""
-    encoder = mixed_encoder()
-    layout = Layout.of(encoder, MIXED.names)
     planned = [PlannedMechanism(name="moments", mechanism="discrete gaussian", share=1.0)]
     ledger = Ledger(Budget(epsilon=epsilon, delta=1e-6), planned)
-    facts, key = feature_facts(encoder, layout), Key.new(seed)
-    return measure_moments(mixed_rows(), encoder, layout, facts, ledger=ledger, key=key), ledger
+    return measure_moments(mixed_rows(), mixed_encoder(), MIXED.names, ledger=ledger, key=Key.new(seed)), ledger
+
+
+def locked_features(seed=0):
+    """Exact features of the mixed table: (features, rows)."""
+    f = MomentFeatures.of(mixed_encoder(), MIXED.names)
+    locked = feature_rows(mixed_rows(), f.encoder, f.features, key=Key.new(seed), weightings=f.weightings)
+    return np.stack([locked._exact[feature.name] for feature in f.features])
 
 
 def exact_moments(clip_norm, seed=0):
-    encoder, weightings = mixed_encoder(), all_weightings(mixed_encoder(), Layout.of(mixed_encoder(), MIXED.names))
-    locked = LockedFeatures.of(mixed_rows(), encoder, MIXED.names, key=Key.new(seed), weightings=weightings)
-    x = np.stack([locked.rows._exact[name] for name in locked.columns])
+    x = locked_features(seed)
     x = x * np.minimum(1.0, clip_norm / np.sqrt((x**2).sum(axis=0)))
-    return x @ x.T / encoder.rows
+    return x @ x.T / mixed_encoder().rows
+
+
+def public_table():
+    """The levels of the mixed table as those of a public one, and whether a value owns several of them."""
+    levels, spread, encoder = {}, {}, mixed_encoder()
+    for name in MIXED.names:
+        levels[name] = public_levels(encoder, name, mixed_rows()._exact[name], mixed_rows()._exact_labels.get(name))
+        values = encoder.columns[name].values(levels[name])
+        below, above = encoder.columns[name].levels(values)
+        spread[name] = above > below
+    return levels, spread
+
+
+def test_features_of_public_rows_are_those_of_locked_rows():
+    """Where chance has no part in them: a value that owns an interval of levels gets a random one of it."""
+    f, (levels, spread), locked = MomentFeatures.of(mixed_encoder(), MIXED.names), public_table(), locked_features()
+    assert set(f.weightings) == {"age", "income", "weight", "joined"}
+    for feature, own, exact in zip(f.features, f.of_levels(levels), locked, strict=True):
+        certain = ~spread[feature.column] if feature.category is None else np.ones(len(own), bool)
+        assert certain.mean() > 0.7 or feature.column == "age"  # whole numbers are all spread
+        np.testing.assert_allclose(own[certain], exact[certain], atol=1e-4, err_msg=feature.name)
+
+
+def test_facts_of_the_features_are_those_of_the_encoder():
+    f = MomentFeatures.of(ENCODER, ["g", "a", "b", "d"])
+    assert [(each.column, each.category) for each in f.features] == [
+        *(("g", None), ("g", 1), ("a", None)),
+        *(("b", category) for category in range(3)),
+        *(("d", category) for category in range(3)),
+    ]
+    assert f.owners.tolist() == [0, 0, 1, 2, 2, 2, 3, 3, 3]
+    shares = np.array([0.0, 0.3, 0.0, 0.5, 0.3, 0.2, 0.225, 0.675, 0.1])
+    np.testing.assert_allclose(f.means, shares)
+    np.testing.assert_allclose(f.variances, np.where(shares > 0, shares * (1 - shares), [0.7, *[1.0] * 8]))
+
+
+def test_of_many_categories_the_most_common_have_features():
+    f = MomentFeatures.of(encoder_of(category("x", np.r_[np.full(20, 1.0), np.full(20, 2.0)])), ["x"])
+    assert [each.category for each in f.features] == list(range(20, 20 + MOST_CATEGORIES))
 
 
 def test_moments_without_noise_to_speak_of_are_means_of_products_over_clipped_rows():
@@ -146,7 +203,165 @@ def test_each_spent_mechanism_refuses_by_itself(spent):
         method.fit(mixed_rows(), mixed_encoder(), ledger=ledger, key=Key.new(0))
 
 
+# The copula that the moments stand for --------------------------------------------------------------------------------
+
+
+def dependent_levels(n=20_000, seed=0):
+    """Levels of `ENCODER`'s columns a, b and g that follow each other, also in what is missing."""
+    z = np.random.default_rng(seed).multivariate_normal(np.zeros(4), 0.5 * np.eye(4) + 0.5, n).T
+    a, b, gone = ((np.argsort(np.argsort(each)) + 0.5) / n for each in z[:3])
+    g, present = np.full(n, np.nan), gone >= 0.3
+    g[present] = (np.argsort(np.argsort(z[3, present])) + 0.5) / present.sum()  # uniform among what is there
+    return {"a": a, "b": b, "g": g}
+
+
+def moments_of(levels, order, *, weighted=True, kept=1.0):
+    """The moments of public rows without noise, of which clipping has left a part."""
+    f = MomentFeatures.of(ENCODER, order)
+    f = f if weighted else dataclasses.replace(f, weightings={})
+    x = f.of_levels(levels).astype(float)
+    return moments.NoisyMoments(features=f, means=kept * x @ x.T / x.shape[1], noise=1e-9, clip_norm=1e3), x
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.7], ids=["all", "clipped"])
+def test_correlations_are_those_of_the_features_and_what_clipping_took_is_given_back(kept):
+    found, x = moments_of(dependent_levels(), ["a", "b"], weighted=False, kept=kept)
+    np.testing.assert_allclose(found.correlations()[0], np.corrcoef(x)[0], atol=0.01)
+    between = found.correlations()[1:, 1:]
+    assert between[0, 1] == pytest.approx(np.corrcoef(x)[1, 2], abs=0.1)  # one category excludes the others
+    assert np.linalg.eigvalsh(found.correlations()).min() > 0
+
+
+def test_products_of_scores_that_follow_values_are_divided_by_their_loading():
+    encoder = encoder_of(*(number(name, [0.0, 1.0, 100.0], [0.0, 0.95, 1.0]) for name in "xy"))
+    f = MomentFeatures.of(encoder, ["x", "y"])
+    loading = f.weightings["x"].loading
+    assert loading < 0.95
+    means = np.array([[1.0, 0.6 * loading**2], [0.6 * loading**2, 1.0]])
+    found = moments.NoisyMoments(features=f, means=means, noise=1e-9, clip_norm=1e3)
+    np.testing.assert_allclose(found.correlations()[0, 1], 0.6, atol=1e-6)
+
+
+def test_rows_of_the_copula_have_the_correlations_that_were_measured():
+    found, x = moments_of(dependent_levels(), ["a", "b", "g"])
+    drawn = found.copula_rows(20_000, np.random.default_rng(1))
+    made = found.features.of_levels(drawn).astype(float)
+    np.testing.assert_allclose(np.corrcoef(made), np.corrcoef(x), atol=0.05)
+    assert abs(np.corrcoef(x)[0, 1:]).max() > 0.2
+    assert np.isnan(drawn["g"]).mean() == pytest.approx(0.3, abs=0.02)
+    np.testing.assert_allclose(made.mean(axis=1), found.features.means, atol=0.02)
+    ranks = np.sort(drawn["a"])
+    np.testing.assert_allclose(ranks, (np.arange(20_000) + 0.5) / 20_000, atol=1e-4)
+
+
+def test_rows_of_the_copula_have_rare_categories_too():
+    encoder = encoder_of(category("x", 1.0 / np.arange(1, 31)), number("y", [0.0, 1.0], [0.0, 1.0]))
+    f = MomentFeatures.of(encoder, ["y", "x"])
+    means = np.diag(f.variances + f.means**2)
+    means[1:, 1:] += np.outer(f.means[1:], f.means[1:]) * (1 - np.eye(len(f.means) - 1))
+    drawn = moments.NoisyMoments(features=f, means=means, noise=1e-9, clip_norm=1e3).copula_rows(
+        20_000, np.random.default_rng(0)
+    )
+    codes = encoder.columns["x"].values(drawn["x"]).astype(int)
+    shares = np.diff(encoder.columns["x"].distribution.cdf)
+    np.testing.assert_allclose(np.bincount(codes, minlength=30) / 20_000, shares, atol=0.015)
+
+
+# The private steps ----------------------------------------------------------------------------------------------------
+
+
+def before_its_steps(**settings):
+    """A fit of the mixed table with random weights, before its private steps."""
+    encoder = mixed_encoder()
+    variables = variables_of(encoder, MIXED.names)
+    levels, _ = public_table()
+    pool = Pool(levels, variables)
+    codes = [
+        state if v.states else (4 * levels[v.name]).astype(int) for v, state in zip(variables, pool.states, strict=True)
+    ]
+    read = reading_of(variables, pool.states, codes, np.ones(pool.count))
+    made = columns(every_pair(7), read)
+    method = Prada(hidden=HIDDEN, components=COMPONENTS, **settings)
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    ledger = Ledger(budget, planned_mechanisms(MIXED, method, budget))
+    request = FitRequest(method=method, rows=mixed_rows(), encoder=encoder, ledger=ledger, key=Key.new(0))
+    started = _Started(
+        request=request,
+        measured=None,
+        moments=None,
+        reading=read,
+        predictions=[],
+        columns=made,
+        parts=parts(made, read),
+        means=np.zeros(read.size),
+    )
+    return started, pool.read(read)
+
+
+def test_locked_rows_are_what_the_parts_read_of_public_rows():
+    """For the same values, up to the random place of a whole number in its interval."""
+    started, public = before_its_steps()
+    locked, (_, spread) = started._locked(), public_table()
+    compared = 0
+    for part in started.parts:
+        names = started._read_by(part)
+        found = np.stack([locked._exact[name] for name in names])
+        expected = part.rows(public.inputs, public.own, public.states)
+        assert found.shape == expected.shape
+        for name, one, other in zip(names, found, expected, strict=True):
+            kind, _, column = name.partition(" ")
+            state = public.states[MIXED.names.index(column)] if kind == "own" else None
+            certain = ~spread[column] if kind in ("own", "seen") else np.ones(len(one), bool)
+            certain = certain & (state == 0) if state is not None else certain  # of an atom it is not used
+            np.testing.assert_allclose(one[certain], other[certain], atol=2e-4, err_msg=name)
+            compared += certain.any()
+    assert compared > 20
+
+
+def test_a_row_adds_the_clipping_norm_to_all_columns_and_more_of_it_to_the_target():
+    started, _ = before_its_steps(clip_norm=3.0)
+    norms = started._clip_norms()
+    assert np.sqrt((norms**2).sum()) == pytest.approx(3.0) and np.ptp(norms) == 0
+    aimed = dataclasses.replace(mixed_encoder(), schema=dataclasses.replace(MIXED, target="member"))
+    request = dataclasses.replace(started.request, encoder=aimed)
+    norms = dataclasses.replace(started, request=request)._clip_norms()
+    assert np.sqrt((norms**2).sum()) == pytest.approx(3.0)
+    assert norms[5] == pytest.approx(started.settings.emphasis * norms[0])
+
+
+def test_the_inputs_of_one_column_are_a_group():
+    started, _ = before_its_steps()
+    penalty = [np.linspace(0.1, 0.7, 7) + j for j in range(7)]
+    owners = started.reading.owners
+    for part in started.parts:
+        numbers = started._for_part(part, (penalty, 50.0))
+        assert numbers.batch == 50.0 and numbers.groups.shape == (part.shape.columns, part.shape.inputs)
+        for at, j in enumerate(part.members):
+            sources = started.columns[j].sources
+            amounts = numbers.penalty[at][numbers.groups[at]]
+            np.testing.assert_allclose(amounts[: len(sources)], penalty[j][owners[sources]], rtol=1e-6)
+            assert (numbers.groups[at][len(sources) :] == part.shape.inputs).all()
+        assert not numbers.penalty[:, -1].any()
+
+
 # Fits ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_a_single_column_of_many_categories_has_its_shares(nullable):
+    draw, labels = np.random.default_rng(0), [f"v{i:02}" for i in range(30)]
+    chosen = draw.choice(labels, 3000, p=np.arange(1, 31) / 465)
+    frame = pl.DataFrame({"x": chosen})
+    frame = (
+        frame.with_columns(x=pl.when(pl.Series(draw.random(3000) < 0.2)).then(None).otherwise("x"))
+        if nullable
+        else frame
+    )
+    schema = Schema(columns=(Column(name="x", kind="categorical", values=tuple(labels), nullable=nullable),))
+    drawn = understudy.fit(frame, schema, "prada", epsilon=50.0, seed=0).sample(3000, seed=0)
+    for label in [*labels[::6], None]:
+        real, made = ((f["x"] == label if label else f["x"].is_null()).sum() / 3000 for f in (frame, drawn))
+        assert made == pytest.approx(real, abs=0.02)
 
 
 @pytest.mark.slow

@@ -3,28 +3,23 @@
 import itertools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prada_densities import FOUR, HIDDEN, LAYOUT, densities, every_pair, rows, some_pairs
-from understudy.synthesizers.prada.layout import Layout, categorical, numeric
+from prada_densities import FOUR, HIDDEN, VARIABLES, columns, densities, every_pair, reading, rows, some_pairs
+from understudy.synthesizers.prada.likelihood import parents
+from understudy.synthesizers.prada.likelihood.columns import Column, start_second
 from understudy.synthesizers.prada.likelihood.parents import (
     FEW_NATS,
-    INPUTS_AT_A_TIME,
     candidate_parents,
     cut_inputs,
-    group_norms,
     influences,
     mutual_information,
     prune_parents,
-    shrink_groups,
     sources_of,
 )
-from understudy.synthesizers.prada.likelihood.start import LinearStart, start_params
-
-norms_of = jax.jit(group_norms, static_argnames="layout")
-shrunk_of = jax.jit(shrink_groups, static_argnames="layout")
+from understudy.synthesizers.prada.likelihood.pool import PublicRows
+from understudy.synthesizers.prada.likelihood.training import shrink_groups
 
 # Candidates ---------------------------------------------------------------------------------------------------------
 
@@ -53,7 +48,7 @@ def test_mutual_information_is_the_sum_over_cells(even):
     weights = np.ones(500) if even else draw.exponential(size=500)
     found = mutual_information(codes, weights)
     plain = [[plain_information(one, other, weights) for other in codes] for one in codes]
-    np.testing.assert_allclose(found, plain, atol=1e-10)
+    np.testing.assert_allclose(found, plain, atol=1e-5)
 
 
 def test_a_bin_without_rows_has_no_information():
@@ -62,13 +57,11 @@ def test_a_bin_without_rows_has_no_information():
 
 
 def test_all_earlier_columns_are_candidates_if_they_are_few():
-    codes = dict(zip(FOUR.names, chained(), strict=True))
-    np.testing.assert_array_equal(candidate_parents(codes, np.ones(500), FOUR, 3), every_pair(FOUR))
+    np.testing.assert_array_equal(candidate_parents(chained(), np.ones(500), 3), every_pair(4))
 
 
 def test_the_most_informative_earlier_columns_are_candidates_if_there_are_many():
-    codes = chained(4000)
-    found = candidate_parents(dict(zip(FOUR.names, codes, strict=True)), np.ones(4000), FOUR, 1)
+    found = candidate_parents(chained(4000), np.ones(4000), 1)
     np.testing.assert_array_equal(found, [[0, 0, 0, 0], [1, 0, 0, 0], found[2], [1, 0, 0, 0]])
     assert found[2].sum() == 1 and not np.triu(found).any()
 
@@ -79,83 +72,79 @@ def test_candidates_are_counted_with_the_weights_of_the_rows():
     a, c = draw.integers(0, 2, (2, 2000))
     weights = (np.arange(2000) % 2).astype(float)
     b = np.where(weights > 0, c, a)
-    layout = Layout(tuple(categorical(name, 2) for name in "acb"))
-    found = candidate_parents({"a": a, "c": c, "b": b}, weights, layout, 1)
+    found = candidate_parents([a, c, b], weights, 1)
     np.testing.assert_array_equal(found[2], [False, True, False])
 
 
-def test_sources_are_the_features_of_the_parents():
-    sources = sources_of(some_pairs(), LAYOUT)
-    read = [[f for f in row if f >= 0] for row in sources.tolist()]
-    assert read == [[], [], [1, 2, 3], [0], [1, 2, 3, 4, 5, 6]]  # b is features 1 to 3, c 4 to 6
-    assert sources.shape == (5, INPUTS_AT_A_TIME)
-    assert sources_of(every_pair(LAYOUT), LAYOUT).shape == (5, 2 * INPUTS_AT_A_TIME)  # the last reads ten
+def test_candidates_of_columns_with_very_many_bins_are_found_from_fewer(monkeypatch):
+    """Three columns of 300 bins each, of which 32 are made; c follows b."""
+    monkeypatch.setattr(parents, "MOST_CODES", 96)
+    draw = np.random.default_rng(0)
+    a, b = draw.integers(0, 300, (2, 6000))
+    c = np.where(draw.random(6000) < 0.5, b, draw.integers(0, 300, 6000))
+    np.testing.assert_array_equal(candidate_parents([a, b, c], np.ones(6000), 1)[2], [False, True, False])
 
 
-def test_columns_that_read_nothing_have_inputs_all_the_same():
-    sources = sources_of(np.zeros((4, 4), bool), FOUR)
-    assert sources.shape == (4, INPUTS_AT_A_TIME) and (sources == -1).all()
+def test_sources_are_the_inputs_of_the_parents():
+    read, pairs = reading(), some_pairs()
+    for j, found in enumerate(sources_of(pairs, read)):
+        assert found.tolist() == [i for i in range(read.size) if pairs[j, read.owners[i]]]
+    assert [len(found) for found in sources_of(np.zeros((7, 7), bool), read)] == [0] * 7
 
 
 # Groups of weights --------------------------------------------------------------------------------------------------
 
-
-def plain_norms(made, layout):
-    """‖W_j^k‖, one input after the other."""
-    squares = np.zeros((layout.columns, layout.columns))
-    for j, row in enumerate(made.sources):
-        for i, feature in enumerate(row):
-            if feature >= 0:
-                squares[j, layout.owners[feature]] += (made.first[j, i] ** 2).sum()
-    return np.sqrt(squares)
-
-
-@pytest.mark.parametrize("pairs", [every_pair(LAYOUT), some_pairs()], ids=["all earlier", "some"])
-def test_group_norms_are_those_of_the_weights_of_a_pair(pairs):
-    made = densities(pairs)
-    found = np.asarray(norms_of(made.first, made.sources, LAYOUT))
-    np.testing.assert_allclose(found, plain_norms(made, LAYOUT), rtol=1e-5)
-    np.testing.assert_array_equal(found > 0, pairs)
+shrunk_of = jax.jit(shrink_groups)
 
 
 def test_groups_are_shorter_by_their_amount_and_zero_below_it():
-    made, draw = densities(some_pairs()), np.random.default_rng(2)
-    norms = plain_norms(made, LAYOUT)
-    amount = norms * draw.uniform(0.2, 0.8, norms.shape)
-    amount[4, 2] = 1.01 * norms[4, 2]
-    shrunk = np.asarray(shrunk_of(made.first, made.sources, LAYOUT, amount.astype(np.float32)))
-    expected = np.array(made.first)
-    for j, row in enumerate(made.sources):
-        for i, feature in enumerate(row):
-            if feature >= 0:
-                k = LAYOUT.owners[feature]
-                expected[j, i] *= max(0.0, 1.0 - amount[j, k] / norms[j, k])
-    np.testing.assert_allclose(shrunk, expected, rtol=1e-4, atol=1e-6)
-    np.testing.assert_array_equal(shrunk[:, -1], made.first[:, -1])  # constants are not penalised
-    assert not shrunk[4, :-1][np.isin(made.sources[4], [4, 5, 6])].any()
-    left = plain_norms(made._replace(first=shrunk), LAYOUT)
-    np.testing.assert_allclose(left, np.maximum(norms - amount, 0.0), atol=1e-4)
+    """Three columns of six inputs: groups of several inputs and of one, and inputs that are in no group."""
+    draw = np.random.default_rng(2)
+    first = draw.standard_normal((3, 7, 4)).astype(np.float32)
+    groups = np.array([[0, 0, 1, 1, 1, 6], [0, 1, 2, 3, 4, 5], [0, 0, 0, 6, 6, 6]], np.int32)
+    amount = np.zeros((3, 7), np.float32)
+    amount[:, :6] = draw.uniform(0.2, 1.5, (3, 6))
+    amount[0, 1] = 100.0
+    found = np.asarray(shrunk_of(first, groups, amount))
+    expected = first.copy()
+    for j in range(3):
+        for g in range(6):
+            own = np.flatnonzero(groups[j] == g)
+            length = np.sqrt((first[j, own] ** 2).sum())
+            expected[j, own] *= max(0.0, 1.0 - amount[j, g] / length) if length else 0.0
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(found[:, -1], first[:, -1])  # constants are not penalised
+    np.testing.assert_array_equal(found[2, 3:6], first[2, 3:6])  # nor is what is in no group
+    assert not found[0, 2:5].any()
 
 
 # Influences and pruning ---------------------------------------------------------------------------------------------
 
 
+def linear_column(sources, slopes, deviation):
+    """A number that is normal about a linear prediction, with this deviation."""
+    first = np.zeros((len(sources) + 1, HIDDEN + 1), np.float32)
+    first[:-1, HIDDEN] = np.array(slopes) / deviation
+    second = start_second(HIDDEN, 3, number=True, components=1)
+    nothing = np.zeros((0, 0), np.float32)
+    unit = np.asarray(deviation, np.float32)
+    return Column(first, second, unit, np.array(sources, np.int32), nothing, nothing[0:0].ravel())
+
+
 def test_influence_is_in_deviations_and_zero_without_weights():
-    layout = Layout(tuple(numeric(f"c{i}") for i in range(3)))
-    start = LinearStart(
-        weights=np.array([[0, 0, 0], [0.8, 0, 0], [0, 0.3, 0]]), means=np.zeros(3), left=np.array([1, 0.6, 0.9])
-    )
-    sources = sources_of(every_pair(layout), layout)
-    made = start_params(start, np.zeros((3, 1)), sources, layout, 6, 1, np.random.default_rng(0))
+    made = [linear_column([], [], 1.0), linear_column([0], [0.8], 0.6), linear_column([0, 1], [0.0, 0.3], 0.9)]
+    read = reading(FOUR[:3])
     x = np.random.default_rng(1).standard_normal((8000, 3)) @ np.array([[1, 0.8, 0.24], [0, 0.6, 0.18], [0, 0, 0.9]])
-    found = np.asarray(influences(made, jnp.asarray(x.T, jnp.float32), jax.random.key(0), layout, 1))
+    x, states = x.T.astype(np.float32), np.zeros((3, 8000), np.int64)
+    public = PublicRows(read.variables, x, states, x)
+    found = influences(densities(made, read, components=1), public, np.random.default_rng(0))
     assert found[1, 0] == pytest.approx(0.8 / 0.6, abs=0.05) and found[2, 1] == pytest.approx(0.3 / 0.9, abs=0.05)
     assert np.abs(np.triu(found)).max() == 0 and found[2, 0] < 1e-3
 
 
 def test_a_column_takes_nothing_from_what_it_does_not_read():
-    found = np.asarray(influences(densities(some_pairs()), jnp.asarray(rows(500)), jax.random.key(0), LAYOUT, 3))
-    assert not found[~some_pairs()].any()
+    found = influences(densities(columns(some_pairs())), rows(500), np.random.default_rng(0))
+    assert not found[~some_pairs()].any() and found[some_pairs()].any()
 
 
 def test_the_weakest_inputs_are_cut_up_to_a_share_of_the_nats():
@@ -178,26 +167,36 @@ def test_a_few_nats_are_cut_however_small_the_share():
 
 
 def test_what_is_no_parent_is_cut_and_leaves_its_mean():
-    made, pairs = densities(), every_pair(LAYOUT)
-    pairs[4, 1] = pairs[3, 0] = False
-    means = np.linspace(0.1, 0.5, LAYOUT.features)
-    cut = cut_inputs(made, pairs, means, LAYOUT)
-    np.testing.assert_array_equal(np.asarray(norms_of(cut.first, cut.sources, LAYOUT)) > 0, pairs)
-    for j, features in ((4, [1, 2, 3]), (3, [0])):
-        gone = np.isin(made.sources[j], features)
-        assert not np.isin(cut.sources[j], features).any() and (cut.sources[j][gone] == -1).all()
-        assert not cut.first[j, :-1][gone].any()
-    np.testing.assert_array_equal(cut.first[:3], made.first[:3])
-    at_means = np.append(means, 0.0)  # what reads nothing reads a zero
-    for j in range(5):
-        before = np.append(at_means[made.sources[j]], 1.0) @ made.first[j]
-        after = np.append(at_means[cut.sources[j]], 1.0) @ cut.first[j]
-        np.testing.assert_allclose(after, before, atol=1e-5)
-    assert not np.allclose(cut.first[4, -1, HIDDEN:], made.first[4, -1, HIDDEN:])
+    made, pairs, read = columns(), every_pair(7), reading()
+    pairs[4, 1] = pairs[4, 2] = pairs[3, 0] = False
+    means = np.linspace(0.1, 0.5, read.size)
+    cut = cut_inputs(made, pairs, means, read.owners)
+    for j, (before, after) in enumerate(zip(made, cut, strict=True)):
+        np.testing.assert_array_equal(after.sources, sources_of(pairs, read)[j])
+        assert after.first.shape == (len(after.sources) + 1, before.first.shape[1])
+        kept = np.isin(before.sources, after.sources)
+        np.testing.assert_array_equal(after.first[:-1], before.first[:-1][kept])
+        one, other = (np.append(means[each.sources], 1.0) @ each.first for each in (before, after))
+        np.testing.assert_allclose(other, one, atol=1e-5)
+    assert not np.allclose(cut[4].first[-1], made[4].first[-1])
+    np.testing.assert_array_equal(cut[2].first, made[2].first)
+    np.testing.assert_array_equal(made[4].first, columns()[4].first)  # nothing is changed in place
+
+
+def test_at_the_means_of_what_is_cut_densities_stay():
+    """Rows that all have the same inputs, which are their means."""
+    made, pairs, read, x = columns(), every_pair(7), reading(), rows()
+    pairs[6, [1, 4, 5]] = False
+    same = np.repeat(x.inputs[:, :1], x.count, axis=1)
+    cut = cut_inputs(made, pairs, same[:, 0].astype(float), read.owners)
+    public = PublicRows(VARIABLES, x.own, x.states, same)
+    one, other = (densities(each).log_density(6, public, same[each[6].sources]) for each in (made, cut))
+    np.testing.assert_allclose(other, one, atol=1e-4)
 
 
 def test_nothing_is_cut_of_pairs_that_stay():
-    made = densities(some_pairs())
-    cut = cut_inputs(made, every_pair(LAYOUT), np.ones(LAYOUT.features), LAYOUT)
+    made = columns(some_pairs())
+    cut = cut_inputs(made, every_pair(7), np.ones(reading().size), reading().owners)
     for before, after in zip(made, cut, strict=True):
-        np.testing.assert_array_equal(after, before)
+        for one, other in zip(before, after, strict=True):
+            np.testing.assert_array_equal(other, one)

@@ -2,79 +2,38 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import minimize
 
-from conftest import MIXED, mixed_table
-from fitting import mixed_encoder, mixed_rows
-from understudy.core.randomness import Key
+from conftest import MIXED
+from fitting import mixed_encoder
+from prada_densities import independent_levels
 from understudy.encoding.bins import make_bins
 from understudy.graphical.marginals import Measured
-from understudy.synthesizers.prada.batch import LockedFeatures
-from understudy.synthesizers.prada.layout import Layout
 from understudy.synthesizers.prada.likelihood import tilt as tilts
-from understudy.synthesizers.prada.likelihood.fitted import public_features
-from understudy.synthesizers.prada.likelihood.moments import NoisyMoments, all_weightings
-from understudy.synthesizers.prada.likelihood.pool import Pool
+from understudy.synthesizers.prada.likelihood.moments import MomentFeatures, NoisyMoments
+from understudy.synthesizers.prada.likelihood.pool import Pool, joined
 from understudy.synthesizers.prada.likelihood.tilt import (
     LARGEST_WEIGHT,
     LEAST_EFFECTIVE,
     CountTerm,
     MomentTerm,
-    count_terms,
+    count_term,
     effective_part,
     tilt,
 )
-from understudy.tables.table import read
+from understudy.synthesizers.prada.likelihood.variables import variables_of
 
 ENCODER = mixed_encoder()
-LAYOUT = Layout.of(ENCODER, MIXED.names)
+FEATURES = MomentFeatures.of(ENCODER, MIXED.names)
 
 
 def pool_of(n=4000, seed=0):
     """Independent columns: every level by itself, missing as often as in the table."""
-    draw = np.random.default_rng(seed)
-    missing = {name: ENCODER.columns[name].missing for name in MIXED.names}
-    levels = {name: np.where(draw.random(n) < missing[name], np.nan, draw.random(n)) for name in MIXED.names}
-    return Pool(levels, ENCODER, LAYOUT)
+    return Pool(independent_levels(ENCODER, n, seed), variables_of(ENCODER, MIXED.names))
 
 
 # The pool -----------------------------------------------------------------------------------------------------------
-
-
-def levels_of(columns, labels):
-    """Levels of rows, in the middle of what a value owns, and whether it owns more than one."""
-    levels, spread = {}, {}
-    for name in MIXED.names:
-        known, values = ENCODER.columns[name], columns[name].astype(float)
-        if known.labels is not None:
-            public = np.array([known.labels.index(label) for label in labels.get(name, known.labels)])
-            values = np.where(values < 0, np.nan, public[np.maximum(values, 0).astype(int)])
-        below, above = known.levels(values)
-        levels[name], spread[name] = (below + above) / 2, above > below
-    return levels, spread
-
-
-def test_features_of_a_pool_are_those_of_public_rows():
-    """A number, one that may be missing, categories, and ones that may be missing."""
-    table = read(mixed_table(300, seed=5), MIXED)
-    levels, _ = levels_of(table.columns, table.labels)
-    assert np.isnan(levels["income"]).any() and np.isnan(levels["colour"]).any()
-    exact = public_features(ENCODER, LAYOUT.names, table.columns, table.labels)
-    np.testing.assert_allclose(Pool(levels, ENCODER, LAYOUT).features(), exact.T, atol=1e-5)
-
-
-@pytest.mark.parametrize("weighted", [False, True], ids=["ranks", "values too"])
-def test_features_of_a_pool_are_those_of_locked_rows(weighted):
-    """Where chance has no part in them: a value that owns an interval of levels gets a random one of it."""
-    weightings = all_weightings(ENCODER, LAYOUT) if weighted else {}
-    assert set(weightings) == ({"age", "income", "weight", "joined"} if weighted else set())
-    locked = LockedFeatures.of(mixed_rows(), ENCODER, LAYOUT.names, key=Key.new(0), weightings=weightings)
-    levels, spread = levels_of(mixed_rows()._exact, mixed_rows()._exact_labels)
-    made = Pool(levels, ENCODER, LAYOUT).features(weightings)
-    for name, owner, own in zip(locked.columns, LAYOUT.owners, made, strict=True):
-        certain = ~spread[LAYOUT.names[owner]] if name.startswith("score") else np.ones(2000, bool)
-        assert certain.mean() > 0.7 or name == "score age"  # whole numbers are all spread
-        np.testing.assert_allclose(own[certain], locked.rows._exact[name][certain], atol=1e-4)
 
 
 def test_codes_of_a_pool_are_those_of_bins():
@@ -83,6 +42,13 @@ def test_codes_of_a_pool_are_those_of_bins():
         np.testing.assert_array_equal(codes, bins[name].code(pool.levels[name], pool.levels[name]))
     missing = pool.codes(bins)["income"] == bins["income"].size - 1
     np.testing.assert_array_equal(missing, np.isnan(pool.levels["income"]))
+
+
+def test_pools_are_joined_row_by_row():
+    one, other = pool_of(5), pool_of(3, seed=1)
+    both = Pool(joined([one.levels, other.levels]), one.variables)
+    assert both.count == 8
+    np.testing.assert_array_equal(both.states, np.concatenate([one.states, other.states], axis=1))
 
 
 # Terms --------------------------------------------------------------------------------------------------------------
@@ -100,51 +66,58 @@ def measured_pair(codes, weights, sigma=0.0, names=("age", "member"), seed=0):
 
 def moments_of(pool, weights=None, noise=0.01, clip_norm=100.0, seed=0):
     """Noisy moments of the pool's own rows, weighted."""
-    weightings = all_weightings(ENCODER, LAYOUT)
-    moments = NoisyMoments(means=np.zeros(0), noise=noise, clip_norm=clip_norm, weightings=weightings)
-    x = moments.clipped(pool.features(weightings).astype(float))
-    weights = np.ones(pool.rows) if weights is None else weights
+    facts = {"features": FEATURES, "noise": noise, "clip_norm": clip_norm}
+    x = NoisyMoments(means=np.zeros(0), **facts).clipped(FEATURES.of_levels(pool.levels)).astype(float)
+    weights = np.ones(pool.count) if weights is None else weights
     chance = np.triu(noise * np.random.default_rng(seed).standard_normal((len(x), len(x))))
     means = (x * weights) @ x.T / weights.sum() + chance + np.triu(chance, 1).T
-    return NoisyMoments(means=means, noise=noise, clip_norm=clip_norm, weightings=weightings)
+    return NoisyMoments(means=means, **facts)
 
 
 def leaning(pool, seed=3):
     """Weights under which whoever is old and a member counts more."""
     codes = pool.codes(BINS)
     return np.exp(0.5 * (codes["age"] - 1) * (codes["member"] - 0.5)) + 0.1 * np.random.default_rng(seed).random(
-        pool.rows
+        pool.count
     )
 
 
-def test_a_count_has_the_cells_of_the_rows_and_a_penalty_from_its_noise():
+def test_counts_have_the_cells_of_the_rows_and_penalties_from_their_noise():
     pool = pool_of()
     codes, weights = pool.codes(BINS), leaning(pool)
-    [term] = count_terms(pool, [measured_pair(codes, weights, 20.0)], codes, weights.sum())
-    cells = BINS["age"].size * BINS["member"].size
-    np.testing.assert_array_equal(term.codes, codes["age"] * BINS["member"].size + codes["member"])
-    made = np.bincount(term.codes, minlength=cells) / pool.rows
-    noise = 20.0 / weights.sum()
-    excess = ((term.shares - made) ** 2).sum() - cells * noise**2 - 1 / pool.rows
-    assert term.penalty == pytest.approx(noise**2 / excess) and term.size == cells
-    np.testing.assert_allclose(term.gaps(np.full(pool.rows, 1 / pool.rows)), made - term.shares, atol=1e-12)
+    names = [("age", "member"), ("member", "colour")]
+    term = count_term([measured_pair(codes, weights, 20.0, names=each) for each in names], codes, weights.sum())
+    sizes = [BINS[one].size * BINS[other].size for one, other in names]
+    assert term.size == sum(sizes) and term.cells.shape == (pool.count, sum(sizes))
+    found, start, noise = term.cells.toarray(), 0, 20.0 / weights.sum()
+    for (one, other), size in zip(names, sizes, strict=True):
+        code = codes[one] * BINS[other].size + codes[other]
+        np.testing.assert_array_equal(found[:, start : start + size], code[:, None] == np.arange(size))
+        made, own = np.bincount(code, minlength=size) / pool.count, slice(start, start + size)
+        excess = ((term.shares[own] - made) ** 2).sum() - size * noise**2 - 1 / pool.count
+        np.testing.assert_allclose(term.penalty[own], noise**2 / excess)
+        even = np.full(pool.count, 1 / pool.count)
+        np.testing.assert_allclose(term.gaps(even)[own], made - term.shares[own], atol=1e-12)
+        start += size
 
 
 def test_a_count_that_the_pool_has_already_is_left_out():
     pool = pool_of()
     codes = pool.codes(BINS)
-    assert count_terms(pool, [measured_pair(codes, np.ones(pool.rows))], codes, pool.rows) == []
+    term = count_term([measured_pair(codes, np.ones(pool.count))], codes, pool.count)
+    assert term.size == 0
+    np.testing.assert_array_equal(tilt([term], pool.count), np.ones(pool.count))
 
 
 def test_moments_are_products_of_features_of_two_columns_over_clipped_rows():
     pool = pool_of(500)
-    moments = moments_of(pool, clip_norm=3.0)
-    term = tilts.moment_term(pool, moments)
-    x = pool.features(moments.weightings).astype(float)
+    moments, owners = moments_of(pool, clip_norm=3.0), FEATURES.owners
+    term = tilts.moment_term(pool.levels, moments)
+    x = FEATURES.of_levels(pool.levels).astype(float)
     norms = np.sqrt((x**2).sum(axis=0))
     x = x * np.minimum(1.0, 3.0 / norms)
     assert (norms > 3.0).any() and (norms < 3.0).any()
-    expected = [(f, g) for f in range(len(x)) for g in range(f + 1, len(x)) if LAYOUT.owners[f] != LAYOUT.owners[g]]
+    expected = [(f, g) for f in range(len(x)) for g in range(f + 1, len(x)) if owners[f] != owners[g]]
     assert list(zip(*term.pairs, strict=True)) == expected
     even = np.full(500, 1 / 500)
     made = [x[f] @ x[g] / 500 for f, g in expected]
@@ -155,10 +128,16 @@ def test_moments_are_products_of_features_of_two_columns_over_clipped_rows():
     np.testing.assert_allclose(term.scores(theta), scores, rtol=1e-3, atol=1e-3)
 
 
+def counted(codes, shares, penalty):
+    """A count of one column."""
+    cells = sparse.csr_array(np.eye(len(shares))[codes])
+    return CountTerm(cells=cells, shares=np.array(shares), penalty=np.full(len(shares), penalty))
+
+
 def hand_made_terms(rows=200):
     draw = np.random.default_rng(4)
     x = draw.standard_normal((3, rows)).astype(np.float32)
-    count = CountTerm(codes=draw.integers(0, 3, rows), shares=np.array([0.5, 0.2, 0.3]), penalty=0.05)
+    count = counted(draw.integers(0, 3, rows), [0.5, 0.2, 0.3], 0.05)
     pairs = np.array([0, 0, 1]), np.array([1, 2, 2])
     moment = MomentTerm(rows=x, pairs=pairs, means=np.array([0.3, -0.2, 0.1]), penalty=np.array([0.1, 0.5, 2.0]))
     return count, moment
@@ -206,23 +185,23 @@ def test_without_noise_weighted_rows_have_the_counts_and_moments_that_were_measu
     pool = pool_of(2000)
     codes, true = pool.codes(BINS), leaning(pool)
     pairs = [("age", "member"), ("weight", "colour")]
-    counted = [measured_pair(codes, true, 1e-3, names=names) for names in pairs]
-    terms = [*count_terms(pool, counted, codes, true.sum()), tilts.moment_term(pool, moments_of(pool, true, 1e-5))]
-    weights = tilt(terms, pool.rows)
-    for each in counted:
-        made = measured_pair(codes, weights, names=each.clique).counts / pool.rows
+    measured = [measured_pair(codes, true, 1e-3, names=names) for names in pairs]
+    terms = [count_term(measured, codes, true.sum()), tilts.moment_term(pool.levels, moments_of(pool, true, 1e-5))]
+    weights = tilt(terms, pool.count)
+    for each in measured:
+        made = measured_pair(codes, weights, names=each.clique).counts / pool.count
         np.testing.assert_allclose(made, each.counts / true.sum(), atol=5e-4)
-    before, after = (np.abs(terms[-1].gaps(w / w.sum())).max() for w in (np.ones(pool.rows), weights))
+    before, after = (np.abs(terms[-1].gaps(w / w.sum())).max() for w in (np.ones(pool.count), weights))
     assert before > 0.1 and after < 2e-3
 
 
 @pytest.mark.parametrize("sigma", [5.0, 40.0])
 def test_noise_alone_moves_counts_by_little_of_it(sigma):
     pool, names = pool_of(), ("age", "colour")
-    codes, even, moved = pool.codes(BINS), np.ones(pool.rows), []
+    codes, even, moved = pool.codes(BINS), np.ones(pool.count), []
     for seed in range(20):
         noisy = measured_pair(codes, even, sigma, names, seed)
-        weights = tilt(count_terms(pool, [noisy], codes, pool.rows), pool.rows)
+        weights = tilt([count_term([noisy], codes, pool.count)], pool.count)
         moved.append(measured_pair(codes, weights - even, names=names).counts)
     assert np.sqrt(np.mean(np.square(moved))) < 0.25 * sigma
 
@@ -230,9 +209,9 @@ def test_noise_alone_moves_counts_by_little_of_it(sigma):
 def test_noise_alone_moves_moments_by_less_than_itself():
     pool, moved = pool_of(1000), []
     for seed in range(3):
-        term = tilts.moment_term(pool, moments_of(pool, noise=0.02, seed=seed))
-        weights = tilt([term], pool.rows)
-        moved.append(term.gaps(weights / weights.sum()) - term.gaps(np.full(pool.rows, 1 / pool.rows)))
+        term = tilts.moment_term(pool.levels, moments_of(pool, noise=0.02, seed=seed))
+        weights = tilt([term], pool.count)
+        moved.append(term.gaps(weights / weights.sum()) - term.gaps(np.full(pool.count, 1 / pool.count)))
     assert np.sqrt(np.mean(np.square(moved))) < 0.7 * 0.02
 
 
@@ -243,7 +222,7 @@ def test_nothing_measured_leaves_all_rows_alike():
 def test_weights_have_mean_one_and_no_row_stands_for_very_many():
     """A tenth of the mass is wanted of five rows in ten thousand: each would weigh 200 times the mean."""
     codes = (np.arange(10_000) < 5).astype(np.int64)
-    weights = tilt([CountTerm(codes=codes, shares=np.array([0.9, 0.1]), penalty=1e-9)], 10_000)
+    weights = tilt([counted(codes, [0.9, 0.1], 1e-9)], 10_000)
     assert weights.mean() == pytest.approx(1.0)
     assert weights.max() <= LARGEST_WEIGHT / (1 - 0.1) * (1 + 1e-3) and weights.max() > LARGEST_WEIGHT
     assert np.ptp(weights[5:]) < 1e-9
@@ -255,7 +234,7 @@ def test_weights_have_mean_one_and_no_row_stands_for_very_many():
 def test_weights_are_worth_a_quarter_of_the_rows_however_sharp_the_counts():
     """A cell that one row in a hundred is in, counted without noise to speak of as holding everybody."""
     codes = (np.arange(1000) % 100 == 0).astype(np.int64)
-    sharp = CountTerm(codes=codes, shares=np.array([0.0, 1.0]), penalty=1e-12)
+    sharp = counted(codes, [0.0, 1.0], 1e-12)
     weights = tilt([sharp], 1000)
     assert effective_part(weights) == pytest.approx(LEAST_EFFECTIVE, abs=0.01)
     assert weights[0] == weights.max() and weights.mean() == pytest.approx(1.0)
@@ -263,7 +242,7 @@ def test_weights_are_worth_a_quarter_of_the_rows_however_sharp_the_counts():
 
 def test_weights_that_are_worth_enough_are_left_as_they_are():
     codes = (np.arange(1000) % 2).astype(np.int64)
-    weights = tilt([CountTerm(codes=codes, shares=np.array([0.3, 0.7]), penalty=1e-9)], 1000)
+    weights = tilt([counted(codes, [0.3, 0.7], 1e-9)], 1000)
     np.testing.assert_allclose(weights[:2], [0.6, 1.4], atol=0.01)
 
 

@@ -153,21 +153,9 @@ def train(
         for job, entry in zip(jobs, entries, strict=True)
     ]
     trainings = [
-        _Training(
-            job=job,
-            part=part,
-            number=number,
-            network=network,
-            clip_norm=np.asarray(part.clip_norm * usable, np.float32),
-            rate=rate,
-            sigma=sigma,
-            rounds=entry.times // part.loop.steps_per_round,
-            key=key,
-        )
-        for job, entry, rate, sigma, own, key in zip(
-            jobs, entries, rates, sigmas, networks, [_key(job, planned) for job in jobs], strict=True
-        )
-        for number, (part, network) in enumerate(zip(job.parts, own, strict=True))
+        training
+        for job, entry, rate, sigma, own in zip(jobs, entries, rates, sigmas, networks, strict=True)
+        for training in _trainings(job, entry, own, key=_key(job, planned), rate=rate, sigma=sigma, usable=usable)
     ]
     public = all(fits(job.rows, capacity) for job in jobs)
     with kept_on_disk(public):
@@ -245,6 +233,33 @@ class _Training(Generic[State]):
         """What trainings must have in common to be run by one program, side by side."""
         shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(self.part.state))
         return self.part.loop, shapes, len(self.part.columns), self.job.rows.max_rows_per_unit
+
+
+def _trainings(
+    job: Job[State],
+    entry: PlannedMechanism,
+    networks: Sequence[FactorProgram],
+    *,
+    key: Key,
+    rate: float,
+    sigma: float,
+    usable: float,
+) -> list[_Training[State]]:
+    """The parts of a job that was charged; of their clipping norms a part is usable."""
+    return [
+        _Training(
+            job=job,
+            part=part,
+            number=number,
+            network=network,
+            clip_norm=np.asarray(part.clip_norm * usable, np.float32),
+            rate=rate,
+            sigma=sigma,
+            rounds=entry.times // part.loop.steps_per_round,
+            key=key,
+        )
+        for number, (part, network) in enumerate(zip(job.parts, networks, strict=True))
+    ]
 
 
 def _train_all(

@@ -189,15 +189,16 @@ class NoisyMoments:
         f, known, n = self.features, self.features.encoder.columns[name], predicted.shape[1]
         means, deviations = f.means[own], np.sqrt(f.variances[own])
         if known.labels is None:
-            normal = predicted[0] + left[0] * draw.standard_normal(n)
-            level = stratified_levels(normal, draw)
             gone = np.zeros(n, bool)
             if len(own) > 1:
                 gone = draw.random(n) < self._probability(means[1:], deviations[1:], predicted[1:])[0]
-            score = normal_score(level) if not known.is_pass_through else normal
-            features = np.stack([np.where(gone, 0.0, score), gone - means[-1]][: len(own)]) / deviations[:, None]
-            level = score if known.is_pass_through else level
-            return features, np.where(gone, np.nan, level)
+            unit = deviations[0]  # that of a score which is 0 where it is missing
+            spread = math.sqrt(np.clip(1.0 - (1.0 - left[0] ** 2) / unit**2, 0.0025, 1.0))
+            normal = np.where(gone, np.nan, predicted[0] / unit + spread * draw.standard_normal(n))
+            level = stratified_levels(normal, draw)
+            score = normal if known.is_pass_through else normal_score(level)
+            features = np.stack([np.nan_to_num(score), gone - means[-1]][: len(own)]) / deviations[:, None]
+            return features, score if known.is_pass_through else level
         shares = category_shares(f.encoder, name)
         common = np.array([f.features[i].category for i in own])
         chances = np.repeat(shares[:, None], n, axis=1)

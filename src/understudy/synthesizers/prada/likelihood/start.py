@@ -80,8 +80,7 @@ def start_column(
     variable, table = reading.variables[j], reading.tables[j]
     step = max(1, rows.count // MOST_ROWS)
     x, state, weights = rows.inputs[sources, ::step], rows.states[j, ::step], weights[::step]
-    slopes, constants, unit, left = [], [], 1.0, []
-    found = None
+    slopes, constants, unit, left, found = [], [], 1.0, [], None
     if variable.number:
         regular = weights * (state == 0) if variable.states else weights
         found = least_squares(x, rows.own[j, None, ::step], regular)
@@ -107,10 +106,8 @@ def start_column(
     first[:-1, :hidden] = draw.standard_normal((len(sources), hidden)) / np.sqrt(len(sources) + 1.0)
     first[-1, :hidden] = 0.5 * draw.standard_normal(hidden)
     first[:-1, hidden:], first[-1, hidden:] = linear.T, np.concatenate(constants)
-    drawn = places.shape[1] or variable.states
-    second = start_second(
-        hidden, 3 * components * variable.number + drawn, number=variable.number, components=components
-    )
+    outputs = 3 * components * variable.number + (places.shape[1] or variable.states)
+    second = start_second(hidden, outputs, number=variable.number, components=components)
     made = Column(
         first=first.astype(np.float32),
         second=second,
