@@ -190,6 +190,16 @@ def test_what_sample_writes_is_recognised_without_a_header_where_no_budget_is_at
         read(path, schema)
 
 
+def test_points_are_recognised_where_no_budget_is_at_stake(tmp_path):
+    schema = Schema(columns=COLUMNS, file=Dialect(decimal=","))
+    real = saved(tmp_path, 'ort,kosten\nUlm,"1,5"\nUlm,"0,25"\n', "x.csv")
+    made = saved(tmp_path, "ort,kosten\nUlm,1.5\nUlm,0.25\n", "y.csv")
+    for path in (real, made):
+        assert_columns(read(path, schema, covered=False), {"ort": [0, 0], "kosten": [1.5, 0.25]})
+    with pytest.raises(TableError, match="no cell can be read"):
+        read(made, schema)
+
+
 def test_letters_of_utf_8_are_recognised_where_no_budget_is_at_stake(tmp_path):
     schema = Schema(columns=COLUMNS, file=Dialect(encoding="latin-1"))
     path = saved(tmp_path, "ort,kosten\nKöln,1\n", "x.csv")

@@ -95,16 +95,16 @@ def _opened(path: Path, source: str, schema: Schema, *, covered: bool) -> tuple[
 def _as_sample_writes(path: Path, source: str, schema: Schema) -> tuple[TextFile, list[str]] | None:
     """The file and its names, if the schema's dialect would misread a file that is in the standard form.
 
-    Where there is no header, the first line tells; where commas are the same in both, bytes that only UTF-8 has do.
+    Where there is no header, the first line tells; where commas are the same in both, letters and numbers do.
     """
     dialect = schema.file
-    is_ambiguous = dialect.delimiter == STANDARD.delimiter and dialect.encoding in ("latin-1", "windows-1252")
-    if dialect.header and not is_ambiguous:
+    if dialect == STANDARD or (dialect.header and dialect.delimiter != STANDARD.delimiter):
         return None
     found = _in_standard_form(path, source, schema)
     if found is None or not dialect.header:
         return found
-    return found if found[0].is_beyond_ascii() else None
+    seen = Dialect.detect(path)
+    return found if seen.encoding == STANDARD.encoding and not has_marks(seen) else None
 
 
 def _is_unsplit(file: TextFile) -> bool:

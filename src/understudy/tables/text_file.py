@@ -140,14 +140,6 @@ class TextFile:
             is_blank = is_blank and not block.strip()
         return not is_blank
 
-    def is_beyond_ascii(self) -> bool:
-        """Whether the text is UTF-8 and holds a letter beyond ASCII."""
-        content = self._whole()
-        try:
-            return not content.isascii() and bool(content.decode())
-        except UnicodeDecodeError:
-            return False
-
     def _blocks(self) -> Iterator[bytes]:
         if self.content is not None:
             for start in range(0, len(self.content), _BLOCK_BYTES):
