@@ -177,7 +177,9 @@ def test_a_plan_says_how_many_rows_make_a_category_visible(unit):
     schema = Schema(columns=(Column(name="x", kind="categorical"),), unit=unit, max_rows_per_unit=unit and 2)
     plan = understudy.plan(schema, "independent", epsilon=0.5)
     needed = plan.rows_to_be_seen["x"]
-    assert f"about {needed} rows" in str(plan) and plan.to_json()["rows_to_be_seen"] == {"x": needed}
+    assert f"about {needed} {'rows' if unit is None else 'values of'}" in str(plan) and plan.to_json()[
+        "rows_to_be_seen"
+    ] == {"x": needed}
     frame = pl.DataFrame({"x": ["common"] * 5000 + ["rare"] * needed, "who": range(5000 + needed)})
     frame = frame if unit else frame.drop("who")
     seen = 0

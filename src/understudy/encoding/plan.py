@@ -8,7 +8,7 @@ import math
 from typing import Literal
 
 from understudy.privacy.ancestors import Ancestor
-from understudy.privacy.counts import threshold
+from understudy.privacy.counts import selection_sensitivity, threshold
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Charge, PlannedMechanism
 from understudy.tables.column import Column
@@ -73,11 +73,11 @@ def ancestors(column: Column) -> tuple[Ancestor, ...]:
 
 
 def rows_to_be_seen(schema: Schema, charge: Charge) -> dict[str, int]:
-    """For each open column, how many rows a category or a group needs to be seen in half of all fits."""
+    """For each open column, how many units (rows, if each is one) need a category or a group for half of all fits."""
     if charge.name != SELECT:
         return {}
     most = schema.max_rows_per_unit or 1
-    limit = most + threshold(charge.noise_multiplier * most, charge.threshold_delta / most)
+    limit = 1 + threshold(charge.noise_multiplier * selection_sensitivity(most), charge.threshold_delta / most)
     return {column.name: math.ceil(limit) for column in schema if selections(column)}
 
 
