@@ -225,3 +225,27 @@ def test_what_one_unit_of_many_rows_alone_holds_is_named_with_probability_at_mos
     rows = of_units(["crowd", "w", "x", "y", "z"], [0] * 50 + own, [*range(50), 50, 50, 50, 50], 4)
     share = share_of_fits_that_name(rows, set("wxyz"), noise=noise, threshold_delta=0.05, tries=1000)
     assert stats.binomtest(round(1000 * share), 1000, 0.05, alternative="greater").pvalue > 1e-6
+
+
+PUBLIC = [f"p{i}" for i in range(40)]
+
+
+def test_public_categories_are_named_by_their_noisy_counts_alone():
+    """A category that nobody has is counted like any other, so that its absence tells nothing."""
+    rows = of_units(["p3", "own"], [0] * 60 + [1] * 2, range(62), 1)
+    ledger, named_by_chance, seen = ledger_for("gaussian threshold", noise=10.0, threshold_delta=1e-6), 0, 0
+    for i in range(400):
+        own, key = copy.deepcopy(ledger), KEYS["seeded"].child(str(i))
+        found, _ = name_categories(rows, ledger=own, key=key, public=PUBLIC)
+        assert "own" not in found
+        named_by_chance += bool(set(found) - {"p3"})
+        seen += "p3" in found
+    assert stats.binomtest(named_by_chance, 400, 0.1, alternative="greater").pvalue > 1e-6
+    assert named_by_chance > 10 and seen > 380
+
+
+def test_a_public_list_changes_nothing_for_private_categories():
+    rows = of_units(["a", "b"], [0] * 30 + [1] * 40, range(70), 1)
+    how = {"ledger": ledger_for("gaussian threshold", noise=1e-3, threshold_delta=0.4), "key": KEYS["seeded"]}
+    found, counts = name_categories(rows, **how, public=["b", "c"])
+    assert found == ["b", "a"] and np.rint(counts).tolist() == [40, 30]
