@@ -151,14 +151,23 @@ class Model:
             levels = self.generator.sample_within(n, within, key=key)
         else:
             levels = self.generator.sample(n, key=key)
-        columns = restored(self.encoder.decode(levels), self.schema, self.differences, key=key)
+        decoded = self.encoder.decode(levels)
+        columns = restored(decoded, self.schema, self.differences, key=key)
         if schema.constraints or conditions:
             numeric = [column for column in schema if column.is_numeric]
             columns |= {column.name: as_shown(columns[column.name], column) for column in numeric}
-        rows = SyntheticRows(columns, self.encoder.labels, self.encoder.strata(levels) if schema.constraints else {})
+        if not schema.constraints:
+            return SyntheticRows(columns, self.encoder.labels)
+        rows = SyntheticRows(columns, self.encoder.labels)
+        totals = [each.total for each in sums(schema.constraints)]
+        drawn = {name: columns[name] for name in totals}
         for each in sums(schema.constraints):
             columns[each.total] = as_shown(each.enforced(rows), schema[each.total])
-        return rows
+        strata = self.encoder.strata(decoded | {name: columns[name] for name in totals})
+        changed = {
+            name: cells for name, cells in drawn.items() if not np.array_equal(cells, columns[name], equal_nan=True)
+        }
+        return SyntheticRows(columns, self.encoder.labels, strata, {} if conditions else self.encoder.strata(changed))
 
     def _levels_within(self, conditions: Sequence[Condition]) -> dict[str, Interval]:
         """The levels at which conditions hold, by column, if they are one interval.
