@@ -163,7 +163,7 @@ class Model:
             assert isinstance(self.generator, DensityModel)  # else nothing is weighted
             levels, effective = draw_given(self.generator, self.encoder, weighted, m, key=key)
             worth.append(effective)
-            return self._decoded(levels, schema, key=key)
+            return self._decoded(levels, schema, key=key, conditioned=True)
 
         columns, acceptance = rejection.keep(draw, held, n, conditions=conditions, key=key.child("importance"))
         return columns, dataclasses.replace(acceptance, effective=min(sum(worth), n))
@@ -188,18 +188,27 @@ class Model:
             levels = self.generator.sample_within(n, within, key=key)
         else:
             levels = self.generator.sample(n, key=key)
-        return self._decoded(levels, schema, key=key, as_they_are=not (schema.constraints or conditions))
+        return self._decoded(levels, schema, key=key, conditioned=bool(conditions))
 
-    def _decoded(self, levels: Levels, schema: Schema, *, key: Key, as_they_are: bool = False) -> SyntheticRows:
+    def _decoded(self, levels: Levels, schema: Schema, *, key: Key, conditioned: bool) -> SyntheticRows:
         """The values at these levels as a frame will show them, with totals computed."""
-        columns = restored(self.encoder.decode(levels), self.schema, self.differences, key=key)
-        if not as_they_are:
+        decoded = self.encoder.decode(levels)
+        columns = restored(decoded, self.schema, self.differences, key=key)
+        if schema.constraints or conditioned:
             numeric = [column for column in schema if column.is_numeric]
             columns |= {column.name: as_shown(columns[column.name], column) for column in numeric}
-        rows = SyntheticRows(columns, self.encoder.labels, self.encoder.strata(levels) if schema.constraints else {})
+        if not schema.constraints:
+            return SyntheticRows(columns, self.encoder.labels)
+        rows = SyntheticRows(columns, self.encoder.labels)
+        totals = [each.total for each in sums(schema.constraints)]
+        drawn = {name: columns[name] for name in totals}
         for each in sums(schema.constraints):
             columns[each.total] = as_shown(each.enforced(rows), schema[each.total])
-        return rows
+        strata = self.encoder.strata(decoded | {name: columns[name] for name in totals})
+        changed = {
+            name: cells for name, cells in drawn.items() if not np.array_equal(cells, columns[name], equal_nan=True)
+        }
+        return SyntheticRows(columns, self.encoder.labels, strata, {} if conditioned else self.encoder.strata(changed))
 
     def _levels_within(self, conditions: Sequence[Condition]) -> dict[str, Interval]:
         """The levels at which conditions hold, by column, if they are one interval.
@@ -241,7 +250,7 @@ class Model:
             raise TypeError(f"log_density: {self.method.name} has no densities. Fit one of {having}.")
         given = read(frame, self.schema)
         columns = measured(given.columns, self.differences)
-        return self.generator.log_density(self.encoder, columns, given.labels)
+        return self.generator.log_density(self.encoder, columns, self.encoder.as_labelled(given.labels))
 
     def to_bytes(self) -> bytes:
         """The content of a model file. The same model gives the same bytes, whenever it is saved."""
@@ -287,6 +296,10 @@ class Model:
         parents = {name: ", ".join(earlier) or "nothing" for name, earlier in self.parents.items()}
         rows = [(column.name, column.kind, parents.get(column.name, "")) for column in self.schema]
         notes = [f"In every row: {each}." for each in self.schema.constraints]
+        notes += [
+            f"About {100 * share:.2g} % of the rows became other in {name!r}."
+            for name, share in self.encoder.other_shares.items()
+        ]
         title = f"{self.schema.name}: {self.method.name} with {spent}"
         return card(title, ("column", "kind", "is made from"), rows, notes)
 

@@ -365,4 +365,5 @@ def plan(
         megabytes=megabytes,
         rows_to_be_seen={k: v for each in charges for k, v in encoding.rows_to_be_seen(schema, each).items()},
         flags=red_flags(schema, method, planned, budget, rows=rows),
+        unit=schema.unit or "row",
     )

@@ -1,8 +1,10 @@
 """Raking: weights against a closed form, and a choice of rows that has the margins of its weights."""
 
 import numpy as np
+import polars as pl
 import pytest
 
+import understudy as us
 from understudy.tables.raking import balanced, chosen, margins, raked
 
 
@@ -51,3 +53,20 @@ def test_exchanged_rows_have_the_margins_almost_exactly():
 
     assert worst(picked) > 40 and worst(after) < 5
     assert np.isin(after, picked).mean() > 0.9
+
+
+def test_totals_have_the_distribution_that_was_measured():
+    """Parts that depend on each other, and a method that does not see it: their sum alone would be too narrow."""
+    draw = np.random.default_rng(4)
+    common = draw.normal(50, 10, 5000)
+    frame = pl.DataFrame({name: np.rint(common + draw.normal(0, 3, 5000)) for name in "ab"})
+    frame = frame.with_columns(total=pl.col("a") + pl.col("b"))
+    columns = tuple(us.Column(name=name, kind="integer", low=-100, high=300) for name in ("a", "b", "total"))
+    model = us.fit(frame, us.Schema(columns=columns), "independent", epsilon=10.0, seed=0)
+    rows = model.sample(5000, 0, rules=["a + b = total"])
+    assert (rows["a"] + rows["b"] == rows["total"]).all()
+    alone = (model.sample(5000, 0)["a"] + model.sample(5000, 0)["b"]).std()
+    assert alone < 0.75 * frame["total"].std()
+    assert rows["total"].std() > 0.88 * frame["total"].std()
+    for name in "ab":
+        assert abs(rows[name].mean() - frame[name].mean()) < 0.5

@@ -74,6 +74,15 @@ class Encoder:
                 found[name] = float(shares[place]) * (1.0 - each.missing)
         return found
 
+    def as_labelled(self, labels: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """The labels of a PUBLIC table with each category replaced by its narrowest group that the encoder knows."""
+        found = dict(labels)
+        for name in set(found) & set(self.other_shares):
+            known, column = set(self.labels[name]), self.columns[name].column
+            chains = zip(labels[name], *(each.of(labels[name]) for each in ancestors(column)), strict=True)
+            found[name] = [next((label for label in chain if label in known), chain[0]) for chain in chains]
+        return found
+
     @property
     def outermost_level(self) -> float:
         """Levels of scores stay this far from 0 and 1: no score lies farther out than in a sample of this size."""
@@ -83,19 +92,23 @@ class Encoder:
         """Columns of values from columns of levels."""
         return {name: self.columns[name].values(levels[name]) for name in self.schema.names}
 
-    def strata(self, levels: Levels) -> dict[str, NDArray]:
-        """The bin of every row in each column, for margins: a category, or one of `STRATA` intervals of levels.
+    def strata(self, columns: Mapping[str, NDArray]) -> dict[str, NDArray]:
+        """The bin of every row in each of some columns of values, for margins: a category, or the bin of its level.
 
-        The last bin is that of missing values.
+        Numbers have `STRATA` bins of equal mass, but all rows with a repeated value are in one. The last bin is that of
+        missing values.
         """
         found = {}
-        for name, each in self.columns.items():
-            if each.labels is not None:
-                codes = self.columns[name].values(levels[name])
-                found[name] = np.where(np.isnan(codes) | (codes < 0), len(each.labels), codes).astype(np.int64)
+        for name, values in columns.items():
+            known = self.columns[name]
+            if known.labels is not None:
+                gone = np.isnan(values) | (values < 0)
+                found[name] = np.where(gone, len(known.labels), np.where(gone, 0, values)).astype(np.int64)
             else:
-                inside = np.clip(np.nan_to_num(levels[name]) * STRATA, 0, STRATA - 1).astype(np.int64)
-                found[name] = np.where(np.isnan(levels[name]), STRATA, inside)
+                below, above = known.levels(values)
+                middle = np.nan_to_num((below + above) / 2)
+                inside = np.clip(middle * STRATA, 0, STRATA - 1).astype(np.int64)
+                found[name] = np.where(np.isnan(below), STRATA, inside)
         return found
 
     def facts(self) -> EncoderFacts:

@@ -3,10 +3,10 @@
 The one rule: no returned row breaks a rule, and never fewer rows are returned than were asked for. If rows that keep
 the rules are too rare, an error says how rare. The same seed gives the same rows.
 
-Rejection is the last resort: sums and most inequalities hold by construction. Where rows are rejected, more are drawn
-than are wanted, and the rows to be returned are chosen so that the measured margins stay what they were without the
-rules (raking.py). Conditions (`where`) are different: they ask for other margins, and the rows that meet them
-have exactly the model's distribution under these conditions.
+Rejection is the last resort: sums and most inequalities hold by construction. Where rows are rejected or totals are
+computed, more rows are drawn than are wanted, and those to be returned are chosen so that the measured margins stay
+what they were without the rules (raking.py). Conditions (`where`) are different: they ask for other margins, and the
+rows that meet them have exactly the model's distribution under these conditions.
 """
 
 import dataclasses
@@ -116,11 +116,11 @@ def keep(
         asked = np.logical_and.reduce([np.ones(size, bool), *met[len(held) :]])
         parts.append({name: column[good] for name, column in rows.columns.items()})
         strata.append({name: bins[good] for name, bins in rows.strata.items()})
-        before.append({name: bins[asked] for name, bins in rows.strata.items()})
+        before.append({name: bins[asked] for name, bins in {**rows.strata, **rows.drawn}.items()})
         drawn, kept = drawn + size, kept + int(good.sum())
         broken = [count + size - int(each.sum()) for count, each in zip(broken, met, strict=True)]
         tally = Acceptance(drawn, kept, dict(zip(map(str, every), broken, strict=True)))
-        unbalanced = bool(rows.strata) and any(broken[: len(held)])
+        unbalanced = bool(rows.strata) and (any(broken[: len(held)]) or bool(rows.drawn))
         if kept >= (POOL * n if unbalanced else n):
             return _returned(parts, strata, before, n, tally, unbalanced=unbalanced, key=key)
         if _is_hopeless(tally, n, patient=patient):

@@ -38,11 +38,14 @@ class SyntheticRows:
         columns: Arrays in the form of a `Table`: numbers with NaN for a missing cell, categories as codes with -1.
         labels: The text of the codes.
         strata: For each measured column, the bin of every row; margins over them are kept when rows are rejected.
+        drawn: The same of columns that were computed after they were drawn, as they were drawn: their margins are
+            those that the computed ones should have.
     """
 
     columns: Mapping[str, NDArray]
     labels: Mapping[str, Sequence[str]]
     strata: Mapping[str, NDArray] = dataclasses.field(default_factory=dict)
+    drawn: Mapping[str, NDArray] = dataclasses.field(default_factory=dict)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column as numbers, NaN where the cell is missing."""
