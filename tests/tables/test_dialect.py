@@ -180,6 +180,35 @@ def test_a_file_in_the_standard_form_is_read_whatever_the_dialect(tmp_path):
         assert_columns(read(tabbed, schema), {"ort": [1, 0, 0, 2], "kosten": COSTS})
 
 
+@pytest.mark.parametrize("dialect", [Dialect(header=False, delimiter="|"), Dialect(header=False, decimal=",")])
+def test_what_sample_writes_is_recognised_without_a_header_where_no_budget_is_at_stake(tmp_path, dialect):
+    columns = (Column(name="column_2", kind="integer"), Column(name="column_4", kind="integer"))
+    schema = Schema(columns=columns, ignore=("column_1", "column_3"), file=dialect)
+    path = saved(tmp_path, "column_2,column_4\n1,2\n3,4\n", "x.csv")
+    assert_columns(read(path, schema, covered=False), {"column_2": [1, 3], "column_4": [2, 4]})
+    with pytest.raises(TableError, match=r"reads as one column|every cell is missing"):
+        read(path, schema)
+
+
+def test_points_are_recognised_where_no_budget_is_at_stake(tmp_path):
+    schema = Schema(columns=COLUMNS, file=Dialect(decimal=","))
+    real = saved(tmp_path, 'ort,kosten\nUlm,"1,5"\nUlm,"0,25"\n', "x.csv")
+    made = saved(tmp_path, "ort,kosten\nUlm,1.5\nUlm,0.25\n", "y.csv")
+    for path in (real, made):
+        assert_columns(read(path, schema, covered=False), {"ort": [0, 0], "kosten": [1.5, 0.25]})
+    with pytest.raises(TableError, match="no cell can be read"):
+        read(made, schema)
+
+
+def test_letters_of_utf_8_are_recognised_where_no_budget_is_at_stake(tmp_path):
+    schema = Schema(columns=COLUMNS, file=Dialect(encoding="latin-1"))
+    path = saved(tmp_path, "ort,kosten\nKöln,1\n", "x.csv")
+    assert read(path, schema, covered=False).labels == {"ort": ["Köln"]}
+    assert read(path, schema).labels == {"ort": ["KÃ¶ln"]}
+    latin = saved(tmp_path, "ort,kosten\nKöln,1\n".encode("latin-1"), "y.csv")
+    assert read(latin, schema, covered=False).labels == read(latin, schema).labels == {"ort": ["Köln"]}
+
+
 @pytest.mark.parametrize(
     ("dialect", "cells", "numbers"),
     [
@@ -210,6 +239,15 @@ def test_undefined_bytes_of_windows_are_letters(tmp_path):
     schema = Schema(columns=(Column(name="x", kind="categorical"),), file=Dialect(encoding="windows-1252"))
     table = read(saved(tmp_path, b"x\n5 \x80\n\x81\x8d\n", "x.csv"), schema)
     assert table.labels["x"] == ["5 €", "\x81\x8d"]
+
+
+def test_half_a_letter_of_utf_16_is_a_letter_of_its_cell(tmp_path):
+    schema = Schema(columns=(Column(name="x", kind="categorical"),), file=Dialect(encoding="utf-16"))
+    text = "x\na\ud83d\nb\n\ude00\n\ud83d\ude00\n".encode("utf-16-le", "surrogatepass")
+    table = read(saved(tmp_path, b"\xff\xfe" + text, "x.csv"), schema)
+    assert table.labels["x"] == ["a\ufffd", "b", "\ufffd", "😀"]
+    with pytest.raises(TableError, match="expected UTF-16 text"):
+        read(saved(tmp_path, b"\xff\xfe" + text[:-1], "x.csv"), schema)
 
 
 @pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b"\xff\xfe"])

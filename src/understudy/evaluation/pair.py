@@ -134,7 +134,7 @@ def open_table(source: "Source | Table", schema: Schema) -> Table:
     if schema.unit is not None:
         ignore = (*schema.ignore, schema.unit)
         schema = dataclasses.replace(schema, unit=None, max_rows_per_unit=None, ignore=ignore)
-    return read(source, schema)
+    return read(source, schema, covered=False)
 
 
 def open_tables(schema: Schema, tables: "Mapping[str, Source | Table]") -> dict[str, Side]:

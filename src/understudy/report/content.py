@@ -177,7 +177,7 @@ def _labels(schema: Schema, tables: Mapping[str, Any]) -> dict[str, list[str]]:
         rest = [name for name in (*schema.names, schema.unit) if name and name not in {c.name for c in unlisted}]
         ignored = (*schema.ignore, *rest)
         asked = Schema(columns=tuple(unlisted), ignore=ignored, missing=schema.missing, file=schema.file)
-        opened = [read(table, asked) for table in tables.values()]
+        opened = [read(table, asked, covered=False) for table in tables.values()]
         known |= {c.name: sorted({label for table in opened for label in table.labels[c.name]}) for c in unlisted}
     return known
 

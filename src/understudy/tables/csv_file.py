@@ -22,14 +22,17 @@ _FEW = 5  # One cell in so many may be no number in a column that a draft takes 
 _USUAL_DELIMITERS = ";\t|,"
 
 
-def load_csv(path: Path, source: str, schema: Schema) -> Source:
+def load_csv(path: Path, source: str, schema: Schema, *, covered: bool = True) -> Source:
     """Reads the wanted columns in one pass, typed by the schema, so that nothing has to be inferred.
 
     Columns of numbers are parsed as such while every cell of theirs is a number or empty. As soon as one is not (it has
     space around it, or it is no number at all), all of them are read again as text, and text is parsed to the same
     numbers. Clean files thus cost nothing more.
+
+    Args:
+        covered: Whether a budget covers what is made of it, so that rows may not decide how the file is read.
     """
-    file, names, skipped = _opened(path, source, schema)
+    file, names, skipped = _opened(path, source, schema, covered=covered)
     check_names(names, schema, source)
     file.check_quotes()
     if len(names) > 1 and file.is_one_column():
@@ -61,13 +64,16 @@ def load_csv(path: Path, source: str, schema: Schema) -> Source:
     return Source(columns=columns, kind="polars", name=source)
 
 
-def _opened(path: Path, source: str, schema: Schema) -> tuple[TextFile, list[str], int]:
+def _opened(path: Path, source: str, schema: Schema, *, covered: bool) -> tuple[TextFile, list[str], int]:
     """The file, the names of its columns, and how many lines of it are no rows.
 
     A file whose first line names the columns in the standard form, as `sample` writes it, but not in the schema's
-    dialect, is read in the standard form. Names are public, so this tells nothing about rows.
+    dialect, is read in the standard form. Names are public, so this tells nothing about rows. If the schema says that
+    there are no names, the first line is a row, and only where no budget covers it may it be taken for names.
     """
     dialect = schema.file
+    if not covered and (made_here := _as_sample_writes(path, source, schema)) is not None:
+        return *made_here, 1
     if not dialect.header:
         file = TextFile(path, source, dialect)
         names = numbered_names(schema, source)
@@ -84,6 +90,21 @@ def _opened(path: Path, source: str, schema: Schema) -> tuple[TextFile, list[str
     if len(names) == 1 and (len(wanted(schema)) > 1 or _is_unsplit(file)):
         raise _one_column(file)
     return file, names, 1
+
+
+def _as_sample_writes(path: Path, source: str, schema: Schema) -> tuple[TextFile, list[str]] | None:
+    """The file and its names, if the schema's dialect would misread a file that is in the standard form.
+
+    Where there is no header, the first line tells; where commas are the same in both, letters and numbers do.
+    """
+    dialect = schema.file
+    if dialect == STANDARD or (dialect.header and dialect.delimiter != STANDARD.delimiter):
+        return None
+    found = _in_standard_form(path, source, schema)
+    if found is None or not dialect.header:
+        return found
+    seen = Dialect.detect(path)
+    return found if seen.encoding == STANDARD.encoding and not has_marks(seen) else None
 
 
 def _is_unsplit(file: TextFile) -> bool:

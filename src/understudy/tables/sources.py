@@ -36,8 +36,12 @@ _ENDINGS = (*SEPARATORS, ".parquet", *ARROW, *EXCEL, *STATISTICAL)
 _WRITTEN = (*SEPARATORS, ".parquet", *ARROW)
 
 
-def load(source: Any, schema: Schema) -> Source:
+def load(source: Any, schema: Schema, *, covered: bool = True) -> Source:
     """The columns of the schema, and its unit, out of a path, a URL or a frame; nothing else is read.
+
+    Args:
+        covered: Whether a budget covers what is made of it. If not, a text file that `sample` wrote is recognised even
+            where that takes a look at its rows.
 
     Raises:
         TableError: It cannot be read, or its columns are not the schema's.
@@ -56,7 +60,7 @@ def load(source: Any, schema: Schema) -> Source:
         return load_excel(path, name, schema)
     if ending in STATISTICAL:
         return load_statistical(path, name, schema, ending)
-    return load_csv(path, name, schema)
+    return load_csv(path, name, schema, covered=covered)
 
 
 def sample(

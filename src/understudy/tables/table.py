@@ -71,7 +71,7 @@ class Table:
         return f"Table({self.source}, kind={self.kind!r}, columns={list(self.columns)})"
 
 
-def read(source: Any, schema: Schema) -> Table:
+def read(source: Any, schema: Schema, *, covered: bool = True) -> Table:
     """Reads a table into arrays.
 
     Only the columns of the schema and its unit are read. Text is read without the space around it. The spellings in
@@ -83,6 +83,7 @@ def read(source: Any, schema: Schema) -> Table:
         source: A path to a file (docs/files.md lists the formats), the URL of a table or query in a database, or a
             pandas, polars or pyarrow table.
         schema: What is publicly known about it.
+        covered: Whether a budget covers what is made of it, as in a fit. An evaluation has none.
 
     Privacy:
         Releases nothing by what it returns. By failing it tells facts about all rows together, before anything is
@@ -96,7 +97,7 @@ def read(source: Any, schema: Schema) -> Table:
             single value never raises.
         ImportError: The source needs a package of the extra `files`.
     """
-    return _assemble(load(source, schema), schema)
+    return _assemble(load(source, schema, covered=covered), schema)
 
 
 def _assemble(source: Source, schema: Schema) -> Table:

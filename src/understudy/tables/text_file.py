@@ -77,12 +77,10 @@ class TextFile:
             return
         if encoding == "windows-1252":
             text, _ = codecs.charmap_decode(self._whole(), "strict", _WINDOWS)  # pyright: ignore[reportArgumentType]
+        elif encoding.startswith("utf-16") and len(self._whole()) % 2:
+            raise TableError(f"{self.source}: expected UTF-16 text. Correct `encoding` under [file].")
         else:
-            try:
-                text = self._whole().decode(encoding)
-            except UnicodeDecodeError:
-                name = encoding.upper()
-                raise TableError(f"{self.source}: expected {name} text. Correct `encoding` under [file].") from None
+            text = self._whole().decode(encoding, "replace")  # half of a surrogate pair is one odd letter of its cell
         self._hold(text.removeprefix("\ufeff").encode())
 
     def parse(self, content: bytes | None = None, **options: Any) -> pl.DataFrame:

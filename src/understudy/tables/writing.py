@@ -71,8 +71,8 @@ def write(frame: pl.DataFrame, path: str | os.PathLike[str], schema: Schema | No
                 raise ValueError("no table is written in such a file")
             else:
                 # The standard form, whatever dialect the schema has: readers recognise it by the names in it.
-                squeeze = {"gz": "gzip", "zst": "zstd"}.get(ending.rpartition(".")[2], "uncompressed")
-                frame.write_csv(file, separator=SEPARATORS[ending], compression=squeeze)  # pyright: ignore[reportArgumentType]
+                squeeze: Any = {"gz": "gzip", "zst": "zstd"}.get(ending.rpartition(".")[2], "uncompressed")
+                frame.write_csv(file, separator=SEPARATORS[ending], compression=squeeze)
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         # polars may quote a cell; it objects to a type that the format does not have.
         why = "it does not fit the format" if isinstance(error, pl.exceptions.PolarsError) else reason(error)
