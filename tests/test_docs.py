@@ -41,6 +41,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")] + sorted(ROOT.glob("docs/*.md"))
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 every_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+FIRST = datetime.date(2020, 1, 1)
 NEEDS_ADULT = ROOT / "docs" / "tutorial.md"
 
 
@@ -100,6 +101,7 @@ def write_visits(folder: Path, n: int = 400) -> None:
     """A table as a reader may have one: several visits a patient, a name, dates, gaps, and two spellings of a gap."""
     draw = np.random.default_rng(0)
     age = draw.integers(0, 100, n)
+    days = draw.integers(0, 2000, n)
     weight = [None if gone else round(kg, 1) for gone, kg in zip(draw.random(n) < 0.2, 20 + age * 0.6, strict=True)]
     frame = pl.DataFrame(
         {
@@ -111,9 +113,11 @@ def write_visits(folder: Path, n: int = 400) -> None:
             "ward": draw.choice(["surgery", "medicine", "children", "?"], n),
             "diagnosis": draw.choice(["fracture", "asthma", "migraine", "n/a"], n),
             "smoker": draw.choice(["yes", "no"], n),
-            "admitted": [
-                datetime.date(2020, 1, 1) + datetime.timedelta(days=int(d)) for d in draw.integers(0, 2000, n)
+            "admitted": [FIRST + datetime.timedelta(days=int(d)) for d in days],
+            "discharged": [
+                f"{FIRST + datetime.timedelta(days=int(d)):%d.%m.%Y}" for d in days + draw.integers(0, 9, n)
             ],
+            "recorded": [datetime.datetime(2020, 1, 1, 7, 30) + datetime.timedelta(days=int(d)) for d in days],
         }
     )
     frame.write_csv(folder / "visits.csv")

@@ -241,7 +241,7 @@ class Model:
             raise TypeError(f"log_density: {self.method.name} has no densities. Fit one of {having}.")
         given = read(frame, self.schema)
         columns = measured(given.columns, self.differences)
-        return self.generator.log_density(self.encoder, columns, given.labels)
+        return self.generator.log_density(self.encoder, columns, self.encoder.as_labelled(given.labels))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to one file, whole or not at all."""
@@ -274,6 +274,10 @@ class Model:
         parents = {name: ", ".join(earlier) or "nothing" for name, earlier in self.parents.items()}
         rows = [(column.name, column.kind, parents.get(column.name, "")) for column in self.schema]
         notes = [f"In every row: {each}." for each in self.schema.constraints]
+        notes += [
+            f"About {100 * share:.2g} % of the rows became other in {name!r}."
+            for name, share in self.encoder.other_shares.items()
+        ]
         title = f"{self.schema.name}: {self.method.name} with {spent}"
         return card(title, ("column", "kind", "is made from"), rows, notes)
 

@@ -313,4 +313,5 @@ def plan(
         seconds=seconds,
         megabytes=megabytes,
         rows_to_be_seen={k: v for each in charges for k, v in encoding.rows_to_be_seen(schema, each).items()},
+        unit=schema.unit or "row",
     )

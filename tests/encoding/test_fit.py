@@ -177,7 +177,9 @@ def test_a_plan_says_how_many_rows_make_a_category_visible(unit):
     schema = Schema(columns=(Column(name="x", kind="categorical"),), unit=unit, max_rows_per_unit=unit and 2)
     plan = understudy.plan(schema, "independent", epsilon=0.5)
     needed = plan.rows_to_be_seen["x"]
-    assert f"about {needed} rows" in str(plan) and plan.to_json()["rows_to_be_seen"] == {"x": needed}
+    assert f"about {needed} {'rows' if unit is None else 'values of'}" in str(plan) and plan.to_json()[
+        "rows_to_be_seen"
+    ] == {"x": needed}
     frame = pl.DataFrame({"x": ["common"] * 5000 + ["rare"] * needed, "who": range(5000 + needed)})
     frame = frame if unit else frame.drop("who")
     seen = 0
@@ -185,3 +187,11 @@ def test_a_plan_says_how_many_rows_make_a_category_visible(unit):
         model = understudy.fit(frame, schema, "independent", epsilon=0.5, seed=seed)
         seen += "rare" in model.encoder.labels["x"]
     assert 12 <= seen <= 48
+
+
+def test_a_public_table_is_read_through_the_same_groups():
+    model = understudy.fit(*one("categorical", icd(20_000), levels=[1, 3]), "independent", epsilon=0.1, seed=0)
+    known = set(model.encoder.labels["x"])
+    assert "A00.0" in known and "E19.3" not in known and "E" in known
+    narrowest = "E19" if "E19" in known else "E"
+    assert model.encoder.as_labelled({"x": ["A00.0", "E19.3", "?"]}) == {"x": ["A00.0", narrowest, "?"]}

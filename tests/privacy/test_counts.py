@@ -13,7 +13,7 @@ from ledgers import KEYS, assert_is_noise, both_keys, ledger_for, locked, named,
 from understudy.core.randomness import Key
 from understudy.privacy.counts import ExactCodes, noisy_counts, noisy_row_count, popular_categories, threshold
 from understudy.privacy.plan import lattice
-from understudy.privacy.rows import lock
+from understudy.privacy.rows import PrivateRows, lock
 
 ODD = [-1.0, -3.0, 2.0**62, -(2.0**62), 1e300, float("nan"), float("inf"), -float("inf"), 0.5]
 codes = st.one_of(st.integers(0, 5).map(float), st.sampled_from(ODD))
@@ -186,3 +186,66 @@ def test_frequent_categories_are_named_with_counts_near_the_truth():
     labels, counts = name_categories(rows, ledger=ledger, key=Key.new(0))
     assert labels == ["a", "b"]
     np.testing.assert_allclose(counts, [300, 200], atol=12)
+
+
+def of_units(labels, codes, units, m):
+    return PrivateRows({"c": np.asarray(codes)}, {"c": labels}, m, np.asarray(units))
+
+
+def test_a_unit_counts_once_in_each_of_its_categories():
+    """Brute force: the counts are those of units, and they move by at most sqrt(m) when a unit goes."""
+    draw, labels = np.random.default_rng(3), ["a", "b", "c", "d"]
+    for _ in range(60):
+        units, codes = np.sort(draw.integers(0, 5, 12)), draw.integers(-1, 4, 12)
+        m = int(np.bincount(units).max())
+        pairs = {(u, c) for u, c in zip(units, codes, strict=True) if c >= 0}
+        counts = {
+            left: np.array([sum(c == i and u != left for u, c in pairs) for i in range(4)]) for left in range(-1, 5)
+        }
+        for left in range(5):
+            assert ((counts[-1] - counts[left]) ** 2).sum() <= m
+        ledger = ledger_for("gaussian threshold", noise=1e-3, threshold_delta=0.4)
+        found, noisy = name_categories(of_units(labels, codes, units, m), ledger=ledger, key=KEYS["seeded"])
+        seen = dict(zip(found, np.rint(noisy).astype(int), strict=True))
+        assert seen == {label: n for label, n in zip(labels, counts[-1], strict=True) if n > 1}
+
+
+def test_the_charge_for_units_is_the_square_root_of_their_rows():
+    ledger = ledger_for("gaussian threshold", noise=2.0, threshold_delta=0.05)
+    name_categories(of_units(["a"], [0] * 8, [0, 0, 0, 0, 1, 1, 1, 1], 4), ledger=ledger, key=KEYS["seeded"])
+    assert ledger.receipt().charges[0].sensitivity == 2.0
+
+
+LONE_UNITS = {"one category": [1, 1, 1, 1], "four categories": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize("own", LONE_UNITS.values(), ids=LONE_UNITS)
+@pytest.mark.parametrize("noise", [0.2, 3.0])
+def test_what_one_unit_of_many_rows_alone_holds_is_named_with_probability_at_most_delta(own, noise):
+    rows = of_units(["crowd", "w", "x", "y", "z"], [0] * 50 + own, [*range(50), 50, 50, 50, 50], 4)
+    share = share_of_fits_that_name(rows, set("wxyz"), noise=noise, threshold_delta=0.05, tries=1000)
+    assert stats.binomtest(round(1000 * share), 1000, 0.05, alternative="greater").pvalue > 1e-6
+
+
+PUBLIC = [f"p{i}" for i in range(40)]
+
+
+def test_public_categories_are_named_by_their_noisy_counts_alone():
+    """A category that nobody has is counted like any other, so that its absence tells nothing."""
+    rows = of_units(["p3", "own"], [0] * 60 + [1] * 2, range(62), 1)
+    ledger, named_by_chance, seen = ledger_for("gaussian threshold", noise=10.0, threshold_delta=1e-6), 0, 0
+    for i in range(400):
+        own, key = copy.deepcopy(ledger), KEYS["seeded"].child(str(i))
+        found, _ = name_categories(rows, ledger=own, key=key, public=PUBLIC)
+        assert "own" not in found
+        named_by_chance += bool(set(found) - {"p3"})
+        seen += "p3" in found
+    assert stats.binomtest(named_by_chance, 400, 0.1, alternative="greater").pvalue > 1e-6
+    assert named_by_chance > 10 and seen > 380
+
+
+def test_a_public_list_changes_nothing_for_private_categories():
+    rows = of_units(["a", "b"], [0] * 30 + [1] * 40, range(70), 1)
+    how = {"ledger": ledger_for("gaussian threshold", noise=1e-3, threshold_delta=0.4), "key": KEYS["seeded"]}
+    found, counts = name_categories(rows, **how, public=["b", "c"])
+    assert found == ["b", "a"] and np.rint(counts).tolist() == [40, 30]

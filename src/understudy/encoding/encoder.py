@@ -74,6 +74,15 @@ class Encoder:
                 found[name] = float(shares[place]) * (1.0 - each.missing)
         return found
 
+    def as_labelled(self, labels: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """The labels of a PUBLIC table with each category replaced by its narrowest group that the encoder knows."""
+        found = dict(labels)
+        for name in set(found) & set(self.other_shares):
+            known, column = set(self.labels[name]), self.columns[name].column
+            chains = zip(labels[name], *(each.of(labels[name]) for each in ancestors(column)), strict=True)
+            found[name] = [next((label for label in chain if label in known), chain[0]) for chain in chains]
+        return found
+
     @property
     def outermost_level(self) -> float:
         """Levels of scores stay this far from 0 and 1: no score lies farther out than in a sample of this size."""

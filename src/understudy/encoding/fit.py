@@ -13,7 +13,16 @@ from understudy.encoding.columns import CategoricalEncoder, ColumnEncoder, Numer
 from understudy.encoding.consistency import Round, combine, to_simplex
 from understudy.encoding.distributions import distribution
 from understudy.encoding.encoder import Encoder, other_label, relabelled
-from understudy.encoding.plan import COUNT, COUNT_SELECTED, ROUNDS, ROWS, SELECT, ancestors, measurement_of
+from understudy.encoding.plan import (
+    COUNT,
+    COUNT_SELECTED,
+    ROUNDS,
+    ROWS,
+    SELECT,
+    ancestors,
+    measurement_of,
+    public_labels,
+)
 from understudy.encoding.tails import Counted
 from understudy.privacy.counts import noisy_counts, noisy_row_count, popular_categories
 from understudy.privacy.ledger import Ledger
@@ -129,6 +138,7 @@ def _fit_open(rows: PrivateRows, column: Column, ledger: Ledger, key: Key) -> Fi
             planned=SELECT,
             ledger=ledger,
             key=own.child(f"level {level}") if level else own,
+            public=public_labels(column, level),
         )
         found += [label for label in selected if label not in found]
     other = other_label(column)

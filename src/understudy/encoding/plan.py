@@ -5,10 +5,11 @@ asks `single_column_noise`.
 """
 
 import math
+import string
 from typing import Literal
 
 from understudy.privacy.ancestors import Ancestor
-from understudy.privacy.counts import threshold
+from understudy.privacy.counts import selection_sensitivity, threshold
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Charge, PlannedMechanism
 from understudy.tables.column import Column
@@ -29,6 +30,9 @@ SELECTION_SHARE = 0.3
 ROW_COUNT_SHARE = 0.01
 # All selections of categories together may spend this share of delta.
 THRESHOLD_DELTA = 0.1
+
+FIRST_CHARACTERS = string.digits + string.ascii_letters
+"""What a code may begin with. Groups by another first character are selected like any category."""
 
 Measurement = Literal["numeric", "listed", "open"]
 _COUNTED_AS: dict[Measurement, tuple[str, ...]] = {
@@ -72,12 +76,25 @@ def ancestors(column: Column) -> tuple[Ancestor, ...]:
     return tuple(Ancestor(parents=column.levels.parents, steps=step + 1) for step in range(column.levels.depth))
 
 
+def public_labels(column: Column, level: int) -> tuple[str, ...]:
+    """The categories, or the groups so many levels up, that the schema itself names.
+
+    A table of parents lists them. The first character of a code is a digit or a letter.
+    """
+    if column.levels is None:
+        return ()
+    if column.levels.lengths:
+        return tuple(FIRST_CHARACTERS) if level and column.levels.lengths[-level] == 1 else ()
+    children = [child for child, _ in column.levels.parents]
+    return tuple(dict.fromkeys(ancestors(column)[level - 1].of(children) if level else children))
+
+
 def rows_to_be_seen(schema: Schema, charge: Charge) -> dict[str, int]:
-    """For each open column, how many rows a category or a group needs to be seen in half of all fits."""
+    """For each open column, how many units (rows, if each is one) need a category or a group for half of all fits."""
     if charge.name != SELECT:
         return {}
     most = schema.max_rows_per_unit or 1
-    limit = most + threshold(charge.noise_multiplier * most, charge.threshold_delta / most)
+    limit = 1 + threshold(charge.noise_multiplier * selection_sensitivity(most), charge.threshold_delta / most)
     return {column.name: math.ceil(limit) for column in schema if selections(column)}
 
 

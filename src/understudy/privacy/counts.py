@@ -31,6 +31,10 @@ Groups = Sequence[Codes]
 """For each column of a marginal, the coarse cell of every fine bin. Empty if the marginal is counted in fine bins."""
 
 
+BY_CHANCE = 0.1
+"""The probability with which noise makes one or more of the public categories visible that nobody has."""
+
+
 def noisy_row_count(rows: PrivateRows, *, planned: str, ledger: Ledger, key: Key) -> float:
     """The number of rows, with discrete Gaussian noise.
 
@@ -145,28 +149,60 @@ class ExactCodes:
 
 
 def popular_categories(
-    rows: PrivateRows, column: str, *, what: str, planned: str, ledger: Ledger, key: Key
+    rows: PrivateRows, column: str, *, what: str, planned: str, ledger: Ledger, key: Key, public: Sequence[str] = ()
 ) -> tuple[list[str], Floats]:
-    """The categories of a column that enough units have, with their noisy counts: partition selection.
+    """The categories of a column that enough units have, with noisy counts of these units: partition selection.
+
+    Args:
+        public: Categories that are known to exist, distinct; whether anybody has them is private. They are named if
+            their count stands out of the noise.
 
     Privacy:
-        Counts have L2 sensitivity 1 per row. A category that a single unit brings in holds at most
-        m = `max_rows_per_unit` rows and there are at most m of them; it is named only if its noisy count reaches
-        m + t with P(noise >= t) <= δ' / m, so with probability at most δ' (the plan's `threshold_delta`) in all. The
-        ledger is charged before counting.
+        A unit has at most m = `max_rows_per_unit` rows, so it has at most m categories and counts once in each: it
+        changes at most m counts by one, an L2 sensitivity of sqrt(m). A category that a single unit brings in has the
+        count 1, and there are at most m of them; it is named only if its noisy count reaches 1 + t with
+        P(noise >= t) <= δ' / m, so with probability at most δ' (the plan's `threshold_delta`) in all. If nobody says
+        which rows belong together, rows are counted: the sensitivity is m, and the limit m + t. The ledger is charged
+        before counting. The categories may be groups that a public rule makes of others (`PrivateRows.coarsen`): the
+        group of a row depends on that row alone, so all of this holds for groups. A public category is counted
+        whether a row has it or not, so that its name tells nothing beyond its noisy count, and needs no such limit.
 
     Raises:
         BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
-    most = rows.max_rows_per_unit
-    sigma = ledger.charge(planned, what=what, sensitivity=float(most), mechanism="gaussian threshold")
-    limit = most + threshold(sigma, ledger.planned(planned).threshold_delta / most)
-    exact_labels, exact_codes = rows._exact_labels[column], rows._exact[column]
-    exact_counts = np.bincount(exact_codes[exact_codes >= 0], minlength=len(exact_labels))
-    counts = exact_counts + discrete_gaussian(sigma, len(exact_labels), key)
+    most, units = rows.max_rows_per_unit, rows._exact_units
+    alone = most if units is None else 1  # how often one unit counts in one category
+    sensitivity = float(most) if units is None else selection_sensitivity(most)
+    sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="gaussian threshold")
+    limit = alone + threshold(sigma, ledger.planned(planned).threshold_delta / most)
+    known = list(dict.fromkeys(public))
+    place = {label: code for code, label in enumerate(known)}
+    exact_labels, exact_codes = list(rows._exact_labels[column]), rows._exact[column]
+    exact_own = [label for label in exact_labels if label not in place]
+    place |= {label: len(known) + code for code, label in enumerate(exact_own)}
+    inside = exact_codes >= 0
+    exact_codes = np.array([place[label] for label in exact_labels], np.int64)[exact_codes[inside]]
+    if units is not None:
+        exact_codes = np.unique(np.stack([units[inside], exact_codes]), axis=1)[1]
+    exact_counts = np.bincount(exact_codes, minlength=len(place))
+    counts = exact_counts + discrete_gaussian(sigma, len(place), key)
     # A label without a locked row can come from the rows that `lock` left out: one unit may have many of those.
-    kept = np.flatnonzero((exact_counts > 0) & (counts >= limit))
-    return [exact_labels[int(i)] for i in kept], counts[kept]
+    named = (exact_counts > 0) & (counts >= limit)
+    named[: len(known)] = counts[: len(known)] >= clear_of_noise(sigma, len(known))
+    labels = [*known, *exact_own]
+    return [labels[int(i)] for i in np.flatnonzero(named)], counts[named]
+
+
+def clear_of_noise(sigma: float, many: int) -> float:
+    """The count that noise alone reaches in one of so many public categories with probability `BY_CHANCE` at most."""
+    from scipy.special import ndtri
+
+    return float(sigma * -ndtri(min(BY_CHANCE / max(many, 1), 0.5)))
+
+
+def selection_sensitivity(most: int) -> float:
+    """The L2 sensitivity of the numbers of units that have each category, if a unit has at most so many rows."""
+    return math.sqrt(most)
 
 
 def threshold(sigma: float, delta: float) -> float:

@@ -26,7 +26,8 @@ class Plan:
         charges: What each of them will charge, with its noise multiplier.
         seconds, megabytes: A rough expectation for a laptop, from benchmarks/results/speed.jsonl.
         rows_to_be_seen: For every column whose categories are not listed, how many rows a category needs so that half
-            of all fits see it; fewer, and it becomes its group or `other`.
+            of all fits see it; fewer, and it becomes its group or `other`. With a unit, how many units.
+        unit: What is counted there: "row", or the column that says whose row it is.
     """
 
     method: str
@@ -37,6 +38,7 @@ class Plan:
     seconds: float
     megabytes: float
     rows_to_be_seen: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    unit: str = "row"
 
     def shares(self) -> dict[str, float]:
         """The part of the (concentrated) budget that each mechanism gets."""
@@ -80,9 +82,10 @@ class Plan:
         if not self.rows_to_be_seen:
             return []
         names, needed = ", ".join(map(repr, self.rows_to_be_seen)), max(self.rows_to_be_seen.values())
-        share = f" ({100 * needed / self.rows:.2g} % of them)" if self.rows else ""
+        counted = f"{needed} rows" if self.unit == "row" else f"{needed} values of {self.unit!r}"
+        share = f" ({100 * needed / self.rows:.2g} % of them)" if self.rows and self.unit == "row" else ""
         return [
-            f"A category of {names} is seen if about {needed} rows have it{share}.",
+            f"A category of {names} is seen if about {counted} have it{share}.",
             "Rarer ones become `other`, or their group if the column has `levels`.",
         ]
 
