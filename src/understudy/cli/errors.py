@@ -50,11 +50,16 @@ class WrongUsage(click.UsageError):
         click.echo(f"understudy: {self.message} Try `{path} --help`.", file=file or sys.stderr)
 
 
+_SHOWS_HELP: tuple[type[click.UsageError], ...] = tuple(
+    filter(None, [getattr(click.exceptions, "NoArgsIsHelpError", None)])  # since click 8.2
+)
+
+
 @contextlib.contextmanager
 def _usage_in_one_line() -> Iterator[None]:
     try:
         yield
-    except (WrongUsage, click.exceptions.NoArgsIsHelpError):
+    except (WrongUsage, *_SHOWS_HELP):
         raise
     except click.UsageError as error:
         raise WrongUsage(error) from None

@@ -135,8 +135,9 @@ def _strata(low: float, high: float, *, outermost: float) -> tuple[NDArray[np.fl
     made = []
     for first, last, inside in parts:
         if last > first:
-            scores = ndtri(np.clip([first, last], min(outermost, last / 2), 1 - min(outermost, (1 - first) / 2)))
-            made.append((np.linspace(*scores, _STRATA + 1), inside))
+            ends = np.clip([first, last], min(outermost, last / 2), 1 - min(outermost, (1 - first) / 2))
+            lowest, highest = ndtri(ends)
+            made.append((np.linspace(lowest, highest, _STRATA + 1), inside))
     edges = np.concatenate([np.stack([each[:-1], each[1:]]) for each, _ in made], axis=1)
     return edges, np.repeat([inside for _, inside in made], _STRATA)
 
