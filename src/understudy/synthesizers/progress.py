@@ -1,4 +1,8 @@
-"""A progress bar for fits: mechanisms charged against mechanisms planned, and training steps. All of it is public."""
+"""A progress bar for fits: mechanisms charged against mechanisms planned, and a method's own steps. All of it is public.
+
+Steps are what a method tells its ledger: training steps, rounds, or for `aim` thousandths of its budget, because how
+many rounds there will be is known at the end alone.
+"""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -10,11 +14,14 @@ from understudy.privacy.plan import Charge
 @contextlib.contextmanager
 def shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
     """Shows how far the fits with these ledgers have come; with None, on a terminal alone."""
+    if progress is False:
+        yield
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    if progress is False or (progress is None and not console.is_terminal):
+    if progress is None and not console.is_terminal:
         yield
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
