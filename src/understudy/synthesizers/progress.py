@@ -1,4 +1,4 @@
-"""A progress bar for fits: mechanisms charged against mechanisms planned, and a method's own steps. All of it is public.
+"""A progress bar for fits: mechanisms charged of those planned, and a method's own steps. All of it is public.
 
 Steps are what a method tells its ledger: training steps, rounds, or for `aim` thousandths of its budget, because how
 many rounds there will be is known at the end alone.
