@@ -1,7 +1,9 @@
 """Selection among all pairs at once, against the same scores computed one by one and against brute force."""
 
+import copy
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -204,6 +206,12 @@ def test_descriptions_that_do_not_fit_are_refused_before_anything_is_charged(wro
     }
     with pytest.raises(ValueError, match="expected"):
         PairSelection(rows_of([]), NAMES, SIZES).compare(PairErrors(**{**good, **wrong}))
+
+
+@pytest.mark.parametrize("write", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_exact_counts_are_never_copied_or_written(write):
+    with pytest.raises(TypeError, match="never"):
+        write(PairSelection(rows_of([]), NAMES, SIZES))
 
 
 def test_nothing_open_is_refused_before_anything_is_charged():

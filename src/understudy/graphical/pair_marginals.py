@@ -72,12 +72,17 @@ def _groups(node: Node, branches: list[tuple[Clique, _Branch]], bins_of: dict[st
 
 
 def _write_pairs(pairs: Floats, groups: list[Group], tables: "_Tables", above: set[str]) -> None:
-    """The pairs that meet in one node; those of two columns of its separator meet in its parent, too."""
-    earlier: list[tuple[Clique, _Branch]] = []
+    """The pairs that meet in one node.
+
+    Two columns of its separator meet in its parent, too, and a column of a branch's separator met all of that branch
+    below: these are left out.
+    """
+    earlier: list[tuple[Clique, _Branch, bool]] = []
     for separator, branches in groups:
-        own = _joined(branches)
-        for other, branch in earlier:
-            if len(branches) > 1 or not above.issuperset((*separator, *other)):
+        own, alone = _joined(branches), len(separator) == len(branches) == 1
+        for other, branch, other_alone in earlier:
+            met = other_alone and (other[0] in separator or (alone and above.issuperset((*separator, *other))))
+            if not met:
                 _write(pairs, branch.bins, own.bins, branch.given.T @ tables.table(other, separator) @ own.given)
         if len(branches) > 1:
             shares = tables.table(separator, ()).ravel()
@@ -85,7 +90,7 @@ def _write_pairs(pairs: Floats, groups: list[Group], tables: "_Tables", above: s
             for branch in branches[1:]:
                 _write(pairs, held.bins, branch.bins, (held.given * shares[:, None]).T @ branch.given)
                 held = _joined([held, branch])
-        earlier.append((separator, own))
+        earlier.append((separator, own, alone))
 
 
 def _write(pairs: Floats, rows: Places, columns: Places, found: Floats) -> None:
@@ -97,11 +102,16 @@ def _lift(groups: list[Group], tables: "_Tables", node: Node, bins_of: dict[str,
     """All columns that the node and the branches below it add to its parent, given its separator."""
     lifted: list[_Branch] = []
     for separator, branches in groups:
-        if len(separator) == 1 and separator[0] in node.separator and len(branches[0].bins):
-            branches = [each for each in branches if each.bins is not bins_of[separator[0]]]
-        if branches:
-            own = _joined(branches)
-            lifted.append(_Branch(own.bins, tables.table(node.separator, separator) @ own.given))
+        own = bins_of[separator[0]] if len(separator) == 1 else None
+        below = [branch for branch in branches if branch.bins is not own]
+        added = own is not None and separator[0] not in node.separator  # the node's own column, if its parent lacks it
+        if below or added:
+            table = tables.table(node.separator, separator)
+            if added:
+                lifted.append(_Branch(branches[0].bins, table))
+            if below:
+                joined = _joined(below)
+                lifted.append(_Branch(joined.bins, table @ joined.given))
     return _joined(lifted)
 
 

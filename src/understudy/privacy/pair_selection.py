@@ -15,7 +15,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import final
+from typing import NoReturn, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +113,9 @@ class PairSelection:
         self._open = np.zeros((len(columns), len(columns)), np.bool_)
         self._sensitivities, self._largest = np.zeros_like(self._open, np.float64), np.zeros(len(columns))
         self._exact_logs, self._stale, self._scale = np.zeros(len(columns)), np.ones(len(columns), np.bool_), 0.0
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("PairSelection holds exact counts and is never copied or written anywhere.")
 
     def compare(self, errors: PairErrors) -> None:
         """Takes these estimates from now on. Reads nothing.

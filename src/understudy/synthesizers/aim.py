@@ -130,8 +130,8 @@ class AIM(Settings):
     max_model_mb: float = 4.0
     rows_per_noise: float = 3.0
     shrinkage: float = 0.3
-    iterations: int = 20
-    last_iterations: int = 200
+    iterations: int = 10
+    last_iterations: int = 100
 
     name: ClassVar[str] = "aim"
     constraints: ClassVar[Constraints] = {

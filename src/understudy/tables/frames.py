@@ -8,7 +8,6 @@ type follows from its cells, so there each cell is read by itself (pandas_frame.
 from collections.abc import Sequence
 from typing import Any
 
-import narwhals as nw
 import polars as pl
 
 from understudy.tables.files import polars_errors
@@ -20,6 +19,8 @@ from understudy.tables.structure import FoundColumn, Source, TableError, check_n
 
 def load_frame(source: Any, schema: Schema) -> Source:
     """The columns of the schema, and its unit, out of a frame."""
+    import narwhals as nw  # a fit from a file does without it
+
     native: Any = nw.to_native(source, pass_through=True)
     is_a = nw.dependencies
     if is_a.is_polars_dataframe(native) or is_a.is_polars_lazyframe(native):
