@@ -44,7 +44,7 @@ from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import DEFAULT, resolve
 from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
 from understudy.synthesizers.planning import Plan, expected_cost, expected_seconds, planned_mechanisms
-from understudy.synthesizers.progress import shown
+from understudy.synthesizers.progress import Expectation, shown
 from understudy.synthesizers.red_flags import red_flags, refuse
 from understudy.tables.schema import UNNAMED, Schema
 from understudy.tables.table import read
@@ -136,7 +136,7 @@ def fit_many(
         if book:
             named = {"version": __version__, "identity": identity}
             book.charge(schema.name, budget.epsilon, budget.delta, each.method.name, **named)
-    with shown([each.ledger for each in fits], progress, _expected_seconds(schema, fits)):
+    with shown(_expectation(schema, fits), progress):
         requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
         generators = _fit_generators(requests)
     return [
@@ -155,11 +155,11 @@ class PlannedFit:
     id: str
 
 
-def _expected_seconds(schema: Schema, fits: Sequence[PlannedFit]) -> tuple[float, float]:
+def _expectation(schema: Schema, fits: Sequence[PlannedFit]) -> Expectation:
     """What the fits together are expected to take for measuring and for training, by public facts alone."""
     rows = schema.rows or ROWS_IF_UNKNOWN
     measuring, training = zip(*(expected_seconds(schema, each.ledger.plan, rows) for each in fits), strict=True)
-    return math.fsum(measuring), math.fsum(training)
+    return Expectation([each.ledger for each in fits], (math.fsum(measuring), math.fsum(training)))
 
 
 def _receipt(schema: Schema, planned: PlannedFit, rows: float, started: str) -> Receipt:
