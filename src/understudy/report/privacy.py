@@ -122,7 +122,7 @@ def attacker(budget: Budget, *, gaussian: bool) -> dict[str, Any]:
 
 
 def _is_sampled(model: Model) -> bool:
-    planned = planned_mechanisms(model.schema, model.method, model.receipt.budget)
+    planned = planned_mechanisms(model.encoder.schema, model.method, model.receipt.budget)
     return any(each.sampling_rate for each in (*planned, *model.receipt.charges))
 
 
@@ -133,7 +133,7 @@ def profile(model: Model) -> list[dict[str, float]]:
     A delta that the thresholds of categories use up has no epsilon and is left out.
     """
     budget = model.receipt.budget
-    planned = planned_mechanisms(model.schema, model.method, budget)
+    planned = planned_mechanisms(model.encoder.schema, model.method, budget)
     charges = planned_charges(planned, Ledger(budget, planned).scale)
     found = []
     for delta in sorted({*DELTAS, budget.delta}, reverse=True):

@@ -54,7 +54,7 @@ def flags_of(model: Model) -> list[dict[str, Any]]:
     """The red flags of a fit: those of its receipt or, if that was written before there were any, found anew."""
     receipt, flags = model.receipt, model.receipt.flags
     if not receipt.id:
-        planned = planned_mechanisms(model.schema, model.method, receipt.budget)
+        planned = planned_mechanisms(model.encoder.schema, model.method, receipt.budget)
         rows = model.schema.rows or model.encoder.rows
         flags = red_flags(model.schema, model.method, planned, receipt.budget, rows=rows, seed=receipt.seed)
     return [flag.to_json() for flag in flags]
