@@ -46,7 +46,7 @@ from understudy.privacy.rows import PrivateRows, lock
 from understudy.synthesizers import DEFAULT, resolve
 from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
 from understudy.synthesizers.planning import Plan, expected_cost, expected_seconds, planned_mechanisms
-from understudy.synthesizers.progress import shown
+from understudy.synthesizers.progress import Expectation, shown
 from understudy.synthesizers.red_flags import red_flags, refuse
 from understudy.tables.differences import differences, modelled
 from understudy.tables.schema import UNNAMED, Schema
@@ -139,7 +139,7 @@ def fit_many(
             budget, named = each.ledger.budget, {"version": __version__, "identity": each.id}
             if book:
                 entered.append(book.charge(schema.name, budget.epsilon, budget.delta, each.method.name, **named))
-        with shown([each.ledger for each in fits], progress, _expected_seconds(schema, fits)):
+        with shown(_expectation(schema, fits), progress):
             requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
             generators = _fit_generators(requests)
     return [
@@ -176,11 +176,11 @@ class PlannedFit:
     id: str
 
 
-def _expected_seconds(schema: Schema, fits: Sequence[PlannedFit]) -> tuple[float, float]:
+def _expectation(schema: Schema, fits: Sequence[PlannedFit]) -> Expectation:
     """What the fits together are expected to take for measuring and for training, by public facts alone."""
     rows = schema.rows or ROWS_IF_UNKNOWN
     measuring, training = zip(*(expected_seconds(schema, each.ledger.plan, rows) for each in fits), strict=True)
-    return math.fsum(measuring), math.fsum(training)
+    return Expectation([each.ledger for each in fits], (math.fsum(measuring), math.fsum(training)))
 
 
 def _receipt(schema: Schema, planned: PlannedFit, rows: float, started: str) -> Receipt:
@@ -351,7 +351,7 @@ def plan(
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError(f"rows: expected a whole number >= 1, got {rows!r}.")
     method, budget = resolve(method), Budget(epsilon=epsilon, delta=delta)
-    schema = modelled_by(method, schema)
+    stated, schema = schema, modelled_by(method, schema)
     planned = planned_mechanisms(schema, method, budget)
     seconds, megabytes = expected_cost(schema, planned, rows or schema.rows or 0)
     charges = planned_charges(planned, Ledger(budget, planned).scale)
@@ -364,6 +364,6 @@ def plan(
         seconds=seconds,
         megabytes=megabytes,
         rows_to_be_seen={k: v for each in charges for k, v in encoding.rows_to_be_seen(schema, each).items()},
-        flags=red_flags(schema, method, planned, budget, rows=rows),
+        flags=red_flags(stated, method, planned, budget, rows=rows),
         unit=schema.unit or "row",
     )

@@ -239,9 +239,7 @@ def test_a_frame_made_from_an_evaluation_is_a_plain_one():
 
 def test_the_verdict_survives_json_and_odd_values():
     real = mixed_table(60, 1)
-    odd = real.with_columns(
-        income=pl.lit(None, dtype=pl.Float64), weight=pl.lit(1e300), member=pl.lit(None, dtype=pl.Boolean)
-    )
+    odd = real.with_columns(income=pl.lit(None, dtype=pl.Float64), weight=pl.lit(1e300), member=pl.lit(True))
     for one, other in ((real, odd), (odd, real), (real[:1], real[:1]), (real[:2], odd[:2])):
         content = judge(one, other, MIXED).to_json()
         assert json.loads(json.dumps(content, allow_nan=False)) == content and 0 <= content["score"] <= 1

@@ -245,6 +245,16 @@ def test_flags_constraints_and_ignored_columns_are_shown_openly(tmp_path):
     assert "<code>b &gt;= a</code>" in page and "<code>phone</code>" in page
 
 
+def test_a_profile_has_points_where_thresholds_use_up_small_deltas(tmp_path):
+    schema = us.Schema(name="t", columns=(us.Column(name="city", kind="categorical"),))
+    table = pl.DataFrame({"city": ["Ulm", "Bonn"] * 200})
+    model = us.fit(table, schema, "independent", epsilon=1.0, delta=1e-3, progress=False)
+    us.report(model, tmp_path / "r.html")
+    profile = json.loads((tmp_path / "r.json").read_text())["privacy"]["profile"]
+    deltas, epsilons = zip(*((point["delta"], point["epsilon"]) for point in profile), strict=True)
+    assert len(profile) >= 4 and min(deltas) < 1e-3 < max(deltas) and list(epsilons) == sorted(epsilons)
+
+
 def test_a_checklist_a_place_to_sign_and_a_profile_are_on_the_page(folder):
     page, content = (folder / "report.html").read_text(), json.loads((folder / "report.json").read_text())
     assert all(item["check"] in page for item in content["checklist"]) and len(content["checklist"]) > 5

@@ -197,7 +197,7 @@ def sample(
     with waiting(f"drawing {count(rows, 'row')}"):
         write(loaded.sample(rows, seed, where=conditions, rules=rules), output, loaded.schema)
     of_file = sha256(Path(model).read_bytes())
-    record = write_record(output, loaded, model_sha256=of_file, rows=rows, seed=seed, where=where)
+    record = write_record(output, loaded, model_sha256=of_file, rows=rows, seed=seed, where=where, rules=rules)
     if as_json:
         drawn = dataclasses.asdict(loaded.acceptance) if loaded.acceptance else None
         print_json({"output": output, "record": str(record), "rows": rows, "seed": seed, "acceptance": drawn})

@@ -79,19 +79,17 @@ def tails(schema: Schema, real: Side, synthetic: Side) -> list[Finding]:
 def subgroup_means(schema: Schema, real: Side, synthetic: Side, labels: Mapping[str, Sequence[str]]) -> list[Finding]:
     """The means of numbers within categories, those that are farthest off first, in deviations of the real column."""
     found = []
-    numbers = [column.name for column in schema if column.kind in ("continuous", "integer")]
-    for number, column in ((name, real.numbers[name]) for name in numbers):
+    for number in (column.name for column in schema if column.kind in ("continuous", "integer")):
+        column = real.numbers[number]
         deviation = location_and_deviation(column)[1]
         for category, size in real.sizes.items():
             sizes, means = _means(column, real.codes[category], size)
             counts, now = _means(synthetic.numbers[number], synthetic.codes[category], size)
             for code in np.flatnonzero((sizes >= FEWEST) & (counts > 0))[: 4 * WORST]:
                 label = labels[category][code] if code < len(labels[category]) else "(missing)"
-                gap = float(abs(now[code] - means[code]) / deviation)
-                found.append(
-                    {"column": number, "group": f"{category} = {label}", "real": float(means[code]),
-                     "synthetic": float(now[code]), "error": gap}
-                )  # fmt: skip
+                numbers = {"real": float(means[code]), "synthetic": float(now[code])}
+                error = abs(numbers["synthetic"] - numbers["real"]) / deviation
+                found.append({"column": number, "group": f"{category} = {label}", **numbers, "error": error})
     return sorted(found, key=lambda each: -each["error"])
 
 

@@ -40,8 +40,7 @@ from understudy.evaluation.diagnostics import (
 )
 from understudy.evaluation.histograms import quantile_distances
 from understudy.evaluation.pair import Pair, Parts, Side, labels_of, open_table, open_tables, shuffled_side
-from understudy.tables.rejection import held_rules
-from understudy.tables.rules import SyntheticRows
+from understudy.tables.rules import Constraint, SyntheticRows
 from understudy.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -266,7 +265,7 @@ def _prediction(target: Side, made: Side, base: Side, seed: int) -> Part | None:
 
 def _rules(schema: Schema, opened: "Mapping[str, Table]") -> Part | None:
     """How many rows keep every constraint of the schema."""
-    held = held_rules(schema)
+    held = schema.constraints
     if not held:
         return None
     broken = {name: _broken(opened[name], held) for name in ("real", "synthetic")}
@@ -280,7 +279,7 @@ def _rules(schema: Schema, opened: "Mapping[str, Table]") -> Part | None:
     )
 
 
-def _broken(table: "Table", held: Sequence[Any]) -> float:
+def _broken(table: "Table", held: Sequence[Constraint]) -> float:
     rows = SyntheticRows(table.columns, table.labels)
     kept = np.logical_and.reduce([rule.holds(rows) for rule in held])
     return float(1 - kept.mean()) if len(kept) else 0.0

@@ -38,6 +38,8 @@ FALSE_POSITIVES = 0.01
 """The false positive rate at which the true positive rate is given: one false alarm in a hundred."""
 DELTAS = tuple(10.0**-power for power in range(4, 11))
 """The deltas of the profile, beside the promised one."""
+FEWEST_POINTS = 4
+"""With fewer of them, the profile has points around the promised one as well."""
 NOT_COVERED = (
     "What is computed on real rows by other means: an evaluation, a plot, the utility part of a report.",
     "Rows that do not come from this model, even if they are shown on this page.",
@@ -122,7 +124,7 @@ def attacker(budget: Budget, *, gaussian: bool) -> dict[str, Any]:
 
 
 def _is_sampled(model: Model) -> bool:
-    planned = planned_mechanisms(model.schema, model.method, model.receipt.budget)
+    planned = planned_mechanisms(model.encoder.schema, model.method, model.receipt.budget)
     return any(each.sampling_rate for each in (*planned, *model.receipt.charges))
 
 
@@ -130,17 +132,20 @@ def profile(model: Model) -> list[dict[str, float]]:
     """What the same noise promises at other deltas: epsilon, and how often a guess at even odds is right at most.
 
     A fit keeps every pair of its profile at once. It is that of the whole plan, so releases that were not made count.
-    A delta that the thresholds of categories use up has no epsilon and is left out.
+    Deltas that the thresholds of rare categories use up have no epsilon; then others near the promised one are given.
     """
     budget = model.receipt.budget
-    planned = planned_mechanisms(model.schema, model.method, budget)
+    planned = planned_mechanisms(model.encoder.schema, model.method, budget)
     charges = planned_charges(planned, Ledger(budget, planned).scale)
+    thresholds = math.fsum(charge.times * charge.threshold_delta for charge in charges)
+    deltas = {delta for delta in DELTAS if delta > thresholds}
+    if len(deltas) < FEWEST_POINTS:
+        deltas |= {delta for delta in (budget.delta * factor for factor in (0.2, 0.5, 2, 5)) if thresholds < delta < 1}
     found = []
-    for delta in sorted({*DELTAS, budget.delta}, reverse=True):
+    for delta in sorted({*deltas, budget.delta}, reverse=True):
         epsilon = budget.epsilon if delta == budget.delta else account(charges, delta)[0]
-        if math.isfinite(epsilon):
-            right = attacker(Budget(epsilon=max(epsilon, 1e-9), delta=delta), gaussian=False)["right"]
-            found.append({"epsilon": epsilon, "delta": delta, "right": right})
+        right = attacker(Budget(epsilon=max(epsilon, 1e-9), delta=delta), gaussian=False)["right"]
+        found.append({"epsilon": epsilon, "delta": delta, "right": right})
     return found
 
 

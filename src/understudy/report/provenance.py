@@ -50,7 +50,14 @@ def check_record_place(path: str | os.PathLike[str]) -> None:
 
 
 def write_record(
-    path: str | os.PathLike[str], model: Model, *, model_sha256: str, rows: int, seed: int, where: Sequence[str] = ()
+    path: str | os.PathLike[str],
+    model: Model,
+    *,
+    model_sha256: str,
+    rows: int,
+    seed: int,
+    where: Sequence[str] = (),
+    rules: Sequence[str] = (),
 ) -> Path:
     """Writes the record of rows that were just drawn, and returns its place.
 
@@ -61,6 +68,7 @@ def write_record(
         rows: How many were drawn.
         seed: How they were drawn; whoever has the model can draw them again, which costs nothing.
         where: The conditions, as the command line has them.
+        rules: Further constraints that the rows keep, likewise.
     """
     content = {
         **HEADER,
@@ -72,6 +80,7 @@ def write_record(
         "rows": rows,
         "seed": seed,
         "where": list(where),
+        "rules": list(rules),
     }
     place = record_path(path)
     with replacing(place) as temporary:
@@ -93,22 +102,23 @@ def drawn_again(path: str | os.PathLike[str], model: Model) -> tuple[bool, str]:
     if record["rows"] > MOST_REDRAWN:
         return False, f"in more than {MOST_REDRAWN} rows, too many to be drawn again"
     try:
-        where = where_from_text(record["where"], model.schema)
-        again = dataclasses.replace(model, kind="polars").sample(record["rows"], record["seed"], where=where)
-        same = _is_same(Path(path), again)
-    except (ValueError, OSError, EOFError, zlib.error, pl.exceptions.PolarsError):
+        options: dict[str, Any] = {"where": where_from_text(record["where"], model.schema)}
+        options |= {"rules": record["rules"]} if record["rules"] else {}
+        again = dataclasses.replace(model, kind="polars").sample(record["rows"], record["seed"], **options)
+        same = _is_same(Path(path), again, model)
+    except (ValueError, TypeError, OSError, EOFError, zlib.error, pl.exceptions.PolarsError):
         return False, "with a record by which they cannot be drawn again"
     if not same:
         return False, "with a record by which the model draws other rows"
     return True, f"drawn from the model with seed {record['seed']}, and found equal when drawn again"
 
 
-def _is_same(path: Path, drawn: pl.DataFrame) -> bool:
+def _is_same(path: Path, drawn: pl.DataFrame, model: Model) -> bool:
     """Whether a file holds exactly these rows, as it would be written."""
     ending = extension(path)
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder) / f"again{ending}"
-        write(drawn, again)
+        write(drawn, again, model.schema)
         if ending == ".parquet":
             return pl.read_parquet(path).equals(pl.read_parquet(again))
         if ending.endswith(".gz"):
@@ -124,7 +134,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     if not isinstance(content, dict) or any(content.get(key) != value for key, value in HEADER.items()):
         return None
-    kinds = {"fit": str, "rows": int, "seed": int, "where": list}
+    kinds = {"fit": str, "rows": int, "seed": int, "where": list, "rules": list}
     whole = all(isinstance(content.get(key), kind) and content[key] is not True for key, kind in kinds.items())
-    texts = whole and all(isinstance(text, str) for text in content["where"])
+    texts = whole and all(isinstance(text, str) for text in (*content["where"], *content["rules"]))
     return content if texts and content["rows"] >= 0 and content["seed"] >= 0 else None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from understudy.tables.sources import is_url, public_name
 from understudy.core.files import reason, sha256
 from understudy.core.text import count
 from understudy.model import Model, load
@@ -28,7 +29,9 @@ def file_name(source: Any) -> str | None:
     """The name of a file; "a table in memory" for a frame, None for nothing."""
     if source is None:
         return None
-    return Path(source).name if isinstance(source, str | os.PathLike) else "a table in memory"
+    if not isinstance(source, str | os.PathLike):
+        return "a table in memory"
+    return public_name(source) if is_url(source) else Path(source).name
 
 
 def record_part(model: Model, *, model_file: Any, files: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +57,7 @@ def flags_of(model: Model) -> list[dict[str, Any]]:
     """The red flags of a fit: those of its receipt or, if that was written before there were any, found anew."""
     receipt, flags = model.receipt, model.receipt.flags
     if not receipt.id:
-        planned = planned_mechanisms(model.schema, model.method, receipt.budget)
+        planned = planned_mechanisms(model.encoder.schema, model.method, receipt.budget)
         rows = model.schema.rows or model.encoder.rows
         flags = red_flags(model.schema, model.method, planned, receipt.budget, rows=rows, seed=receipt.seed)
     return [flag.to_json() for flag in flags]

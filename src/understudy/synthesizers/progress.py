@@ -1,84 +1,114 @@
-"""A progress bar for fits: the share of the expected time that is done, training included. All of it is public.
+"""A progress bar for fits: what is being measured, how long it has taken, and how long it will. All of it is public.
 
-Charges alone would say nothing of the training, which is one charge and most of the time. So the bar counts expected
-seconds: those of measuring go with the charges, those of training with its steps.
+Charges alone would say nothing of the training, which is one charge and most of the time. Until it begins, the bar goes
+by the expected seconds of the plan; once steps are counted, by how long they have taken.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Charge
 
-MEASURING = "measuring"
 
-
-class Expectation:
-    """How far some fits have come, in expected seconds.
+class Expectation(Sequence[Ledger]):
+    """Some fits that are made together, by their ledgers, and how much longer they will take.
 
     Args:
-        ledgers: Of the fits, which are made together.
+        ledgers: Of the fits.
         seconds: What is expected for measuring, and for training if there is any.
+        clock: Seconds that have passed, from any beginning.
     """
 
-    def __init__(self, ledgers: Sequence[Ledger], seconds: tuple[float, float]):
-        self._ledgers = ledgers
+    def __init__(
+        self,
+        ledgers: Sequence[Ledger],
+        seconds: tuple[float, float] = (1.0, 0.0),
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._ledgers = list(ledgers)
         self._measuring, self._training = seconds
-        self._trained = 0.0
+        self._clock, self._begun = clock, clock()
+        self._training_since: float | None = None
+        self._steps = (0, 0)
+
+    def __getitem__(self, place: int) -> Ledger:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self._ledgers[place]
+
+    def __len__(self) -> int:
+        return len(self._ledgers)
 
     @property
     def total(self) -> float:
-        """The expected seconds in all."""
+        """The seconds expected at the beginning."""
         return self._measuring + self._training
 
-    @property
-    def done(self) -> float:
-        """The expected seconds of what is done: it never falls, and ends at the total."""
-        progress = [ledger.progress() for ledger in self._ledgers]
-        charged = sum(part for part, _ in progress) / max(sum(whole for _, whole in progress), 1)
-        return self._measuring * charged + self._training * self._trained
+    def charge(self, charge: Charge) -> None:
+        """Notes a charge; training begins with its own."""
+        if charge.sampling_rate is not None:
+            self._training_since, self._steps = self._clock(), (0, 0)
 
     def step(self, done: int, of: int) -> None:
-        """Notes how many training steps are done."""
-        self._trained = max(self._trained, done / max(of, 1))
+        """Notes how many steps are done."""
+        self._steps = (done, of)
+
+    @property
+    def left(self) -> float:
+        """The seconds that are probably left: by steps or rounds that were counted, else by the plan.
+
+        Rounds before a training say nothing of it.
+        """
+        now, (done, of) = self._clock(), self._steps
+        if self._training_since is None:
+            gone = now - self._begun
+            if done and not self._training:
+                return gone * (of - done) / done
+            return max(self.total - gone, self._training)
+        gone = now - self._training_since
+        return gone * (of - done) / done if done else max(self._training - gone, 0.0)
+
+    @property
+    def share(self) -> float:
+        """The part of the whole time that is gone, 0 to 1."""
+        gone, left = self._clock() - self._begun, self.left
+        return gone / (gone + left) if gone + left > 0 else 0.0
 
 
 @contextlib.contextmanager
-def shown(
-    ledgers: Sequence[Ledger], progress: bool | None, seconds: tuple[float, float] = (1.0, 0.0)
-) -> Iterator[None]:
-    """Shows how far the fits with these ledgers have come; with None, on a terminal alone.
-
-    Args:
-        seconds: What is expected for measuring and for training, by `planning.expected_seconds`.
-    """
+def shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
+    """Shows how far the fits with these ledgers, best an `Expectation`, have come; with None, on a terminal alone."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
 
     console = Console(stderr=True)
     if progress is False or (progress is None and not console.is_terminal):
         yield
         return
-    expected = Expectation(ledgers, seconds)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
-    times = (TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left"))
-    with Progress(*columns, *times, console=console, transient=True) as bar:
-        task = bar.add_task(f"{MEASURING}, about {expected.total:.0f} s in all", total=expected.total)
+    expected = ledgers if isinstance(ledgers, Expectation) else Expectation(ledgers)
+
+    class Bar(ProgressColumn):
+        def render(self, task: Task) -> ProgressBar:
+            return ProgressBar(total=1.0, completed=expected.share, width=40)
+
+    class Left(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"about {expected.left:.0f} s left" if expected.left >= 1 else "nearly done")
+
+    described = TextColumn("{task.description}", markup=False)
+    with Progress(described, Bar(), TimeElapsedColumn(), Left(), console=console, transient=True) as bar:
+        task = bar.add_task(f"about {expected.total:.0f} s expected", total=None)
 
         def on_charge(charge: Charge) -> None:
-            bar.update(task, completed=expected.done, description=charge.what)
+            expected.charge(charge)
+            bar.update(task, description=charge.what)
 
         def on_step(done: int, total: int) -> None:
             expected.step(done, total)
-            bar.update(task, completed=expected.done, description=f"training, step {done} of {total}")
+            bar.update(task, description=f"step {done} of {total}")
 
-        for ledger in ledgers:
+        for ledger in expected:
             ledger.on_charge, ledger.on_step = on_charge, on_step
         yield
