@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from understudy.tables.sources import is_url, public_name
 from understudy.core.files import reason, sha256
 from understudy.core.text import count
 from understudy.model import Model, load
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.synthesizers.planning import planned_mechanisms
 from understudy.synthesizers.red_flags import red_flags
+from understudy.tables.sources import is_url, public_name
 
 
 class VerificationError(ValueError):
