@@ -99,7 +99,9 @@ def test_noise_grows_with_the_rows_of_a_unit(table, method):
     for single, many in zip(one.charges, three.charges, strict=True):
         assert single.noise_multiplier == many.noise_multiplier
         if single.name != "moments":  # their clip norm depends on the noise
-            assert many.sigma == pytest.approx(3 * single.sigma)
+            # In a selection of categories, the three rows of a unit move three counts by one at most.
+            factor = 3**0.5 if single.mechanism == "gaussian threshold" else 3
+            assert many.sigma == pytest.approx(factor * single.sigma)
 
 
 @pytest.mark.parametrize("rows", [20, 400])

@@ -33,9 +33,9 @@ def counted(distribution, *, noise=10.0, extra=()):
     return rounds, np.mean([each.counts for each in rounds], axis=0)
 
 
-def tail_of(distribution, *, noise=10.0, extra=()):
+def tail_of(distribution, *, noise=10.0, extra=(), high=65_536.0):
     rounds, masses = counted(distribution, noise=noise, extra=extra)
-    return long_tail(rounds, masses, noise=noise, high=None, integer=False, last=len(masses) - 4)
+    return long_tail(rounds, masses, noise=noise, high=high, integer=False, last=len(masses) - 4)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,10 @@ def test_the_quantiles_of_a_tail_are_those_of_its_distribution(distribution):
 def test_a_separate_group_far_out_is_no_smooth_tail():
     assert tail_of(stats.lognorm(1.2, scale=np.exp(5))) is not None
     assert tail_of(stats.lognorm(1.2, scale=np.exp(5)), extra=[(40_000, 400)]) is None
+
+
+def test_without_an_upper_bound_no_tail_is_made_up():
+    assert tail_of(stats.lognorm(1.2, scale=np.exp(5)), high=None) is None
 
 
 @pytest.mark.parametrize("distribution", [stats.uniform(0, 4000), stats.norm(2000, 500)], ids=["uniform", "normal"])

@@ -32,6 +32,10 @@ LONG = 1.5
 WORST_FIT, WORST_BIN = 3.0, 4.5
 # The tail ends where this many deviations of the noise are expected beyond.
 LAST_DEVIATIONS = 0.2
+# It reaches at most so many times as far as the bins do that stand out of the noise.
+FARTHER = 3.0
+# Bins so many times as far out still say how fast it dies away.
+LOOKED_AT = 8.0
 # Beyond this, floats of a curve could overflow.
 FARTHEST = 1e100
 # A tail begins above this, well apart from zero.
@@ -81,23 +85,22 @@ def long_tail(
         last: The last bin of the support.
     """
     edges = counted[-1].edges
+    if high is None:  # how far out a value may be made up would follow from noise alone
+        return None
     start = _start(counted[-2].edges, edges, masses, min(TAIL_DEVIATIONS * noise, TAIL_SHARE * float(masses.sum())))
-    if start is None or start >= last:
+    if start is None or start >= last or not _is_long(edges, masses, start, last, noise):
         return None
-    if not _is_long(edges, masses, start, last, noise):
-        return None
-    end = edges[-1] if high is None else high - 0.5 if integer else high
-    end = min(end, edges[start] + 8.0 * (edges[last + 1] - edges[start]))
+    reach = edges[last + 1] - edges[start]
+    end = min(high - 0.5 if integer else high, edges[start] + LOOKED_AT * reach)
     if end > FARTHEST or end <= edges[start + 1]:
         return None
     near = max(float(edges[start + 1]), float(edges[start] + NARROWEST * (end - edges[start])))
     observed = _Observed.of(counted, float(edges[start]), float(end), near)
     total, points, beyond = observed.smoothed()
-    return (
-        None
-        if total is None
-        else _tail(start, points, total, beyond, last_rows=LAST_DEVIATIONS * noise, integer=integer)
-    )
+    if total is None:
+        return None
+    within = points <= edges[start] + FARTHER * reach
+    return _tail(start, points[within], total, beyond[within], last_rows=LAST_DEVIATIONS * noise, integer=integer)
 
 
 def _is_long(edges: Floats, masses: Floats, start: int, last: int, noise: float) -> bool:
