@@ -59,7 +59,7 @@ def ledger(steps=1, rate=1.0, noise=None, epsilon=1.0):
     return Ledger(Budget(epsilon=epsilon, delta=1e-5), [planned])
 
 
-def part(loop=None, *, steps=1, clip=1.0, columns=COLUMNS, state=None):
+def part(loop=None, *, steps=1, clip: float | np.ndarray = 1.0, columns=COLUMNS, state=None):
     return Part(loop=loop or Regression(), state=state or start(steps), columns=columns, clip_norm=clip)
 
 

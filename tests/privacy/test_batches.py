@@ -119,7 +119,7 @@ def test_normal_numbers_are_normal_and_do_not_depend_on_each_other():
     found = normals(Key.new(0), 200_000)
     assert stats.kstest(found, "norm").pvalue > 1e-3
     beyond = int((np.abs(found) > 3).sum())
-    assert stats.binomtest(beyond, len(found), 2 * stats.norm.sf(3)).pvalue > 1e-3
+    assert stats.binomtest(beyond, len(found), 2 * float(stats.norm.sf(3))).pvalue > 1e-3
     for lag in (1, 2, 7):
         assert abs(np.corrcoef(found[:-lag], found[lag:])[0, 1]) < 4 / math.sqrt(len(found))
 
@@ -142,7 +142,7 @@ def test_rounds_have_batches_and_noise_of_their_own():
     assert found.units.shape == found.drawn.shape == (2, 4, 8) and found.noise.shape == (2, 4, 500)
     assert found.noise.dtype == np.float32 and found.units.dtype == np.int32
     assert not np.array_equal(found.units[0], found.units[1])
-    together = np.corrcoef(found.noise.reshape(8, 500))
+    together = np.asarray(np.corrcoef(found.noise.reshape(8, 500)))
     assert np.abs(together[np.triu_indices(8, 1)]).max() < 5 / math.sqrt(500)
     assert stats.kstest(found.noise.ravel() / 2.0, "norm").pvalue > 1e-3
 

@@ -171,7 +171,7 @@ def test_clipping_norms_are_as_many_as_networks_side_by_side(norms):
     with pytest.raises(ValueError, match="one for each layer side by side"):
         clipped_sums([layer], jnp.ones((6, 1), bool), norms)
     with pytest.raises(ValueError, match="one for each layer side by side"):
-        clipped_sums([layer, Layer(jnp.ones((1, 6)), jnp.ones((1, 6)))], jnp.ones((6, 1), bool), np.ones(3))
+        clipped_sums([layer, Layer(jnp.ones((1, 6)), jnp.ones((1, 6)))], jnp.ones((6, 1), bool), jnp.ones(3))
 
 
 # What is refused ------------------------------------------------------------------------------------------------------

@@ -27,7 +27,9 @@ def category(name: str, shares: np.ndarray, missing: float = 0.0) -> Categorical
     cdf = np.concatenate([[0.0], np.cumsum(shares) / np.sum(shares)])
     cdf[-1] = 1.0
     column = Described(name=name, kind="categorical", values=labels, nullable=missing > 0)
-    return CategoricalEncoder(column, Distribution(np.arange(len(cdf)) - 0.5, cdf, integer=True), missing, labels)
+    return CategoricalEncoder(
+        column, Distribution(np.arange(len(cdf), dtype=np.float64) - 0.5, cdf, integer=True), missing, labels
+    )
 
 
 def number(name: str, values: list[float], cdf: list[float], missing: float = 0.0, *, whole: bool = False):
@@ -114,7 +116,7 @@ def columns(pairs: np.ndarray | None = None, read: Reading | None = None, seed: 
         found.append(
             Column(
                 first=0.5 * draw.standard_normal((len(sources) + 1, HIDDEN + v.number + drawn)).astype(np.float32),
-                second=second + 0.5 * draw.standard_normal(second.shape).astype(np.float32),
+                second=(second + 0.5 * draw.standard_normal(second.shape)).astype(np.float32),
                 unit=np.asarray(draw.uniform(0.3, 1.0), np.float32),
                 sources=sources.astype(np.int32),
                 places=table if many else np.zeros((v.states, 0), np.float32),
