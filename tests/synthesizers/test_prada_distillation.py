@@ -107,6 +107,19 @@ def test_states_start_at_their_shares_where_nothing_is_read():
             assert float(column.unit) == pytest.approx(1.0, abs=0.1)
 
 
+def test_predictions_are_in_units_of_what_is_predicted():
+    """b = 0.8 a + 0.6 e: the slope is 0.8 and not 0.8 / 0.6, which the column's own weight is."""
+    x = np.random.default_rng(0).standard_normal((4, 8000))
+    x[1] = 0.8 * x[0] + 0.6 * x[1]
+    x = x.astype(np.float32)
+    made = started(PublicRows(FOUR, x, np.zeros(x.shape, np.int64), x), reading(FOUR), every_pair(4))
+    column, prediction = made[1]
+    assert prediction.slopes[0, 0] == pytest.approx(0.8, abs=0.02) and prediction.left[0] == pytest.approx(
+        0.6, abs=0.02
+    )
+    assert column.first[0, HIDDEN] == pytest.approx(0.8 / 0.6, abs=0.04)
+
+
 def test_a_number_that_is_known_is_not_taken_for_certain():
     x = np.repeat(np.random.default_rng(0).standard_normal((1, 500)), 4, axis=0).astype(np.float32)
     public = PublicRows(FOUR, x, np.zeros(x.shape, np.int64), x)

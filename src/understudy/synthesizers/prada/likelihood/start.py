@@ -80,14 +80,14 @@ def start_column(
     variable, table = reading.variables[j], reading.tables[j]
     step = max(1, rows.count // MOST_ROWS)
     x, state, weights = rows.inputs[sources, ::step], rows.states[j, ::step], weights[::step]
-    slopes, constants, unit, left, found = [], [], 1.0, [], None
+    slopes, constants, unit, predicted, found = [], [], 1.0, list[Prediction](), None
     if variable.number:
         regular = weights * (state == 0) if variable.states else weights
         found = least_squares(x, rows.own[j, None, ::step], regular)
         unit = max(float(found.left[0]), LEAST_UNIT)
         slopes.append(found.slopes / unit)
         constants.append(found.constants / unit)
-        left.append(found.left)
+        predicted.append(found)
     many = variable.states > MOST_DIRECT
     places, bias = (table, np.log(variable.shares)) if many else (np.zeros((variable.states, 0)), np.zeros(0))
     if variable.states:
@@ -99,7 +99,7 @@ def start_column(
         level = np.zeros(len(wanted)) if many else np.log(variable.shares)
         slopes.append(of_states.slopes * scale[:, None])
         constants.append(level + (of_states.constants - wanted @ (weights / weights.sum())) * scale)
-        left.append(of_states.left)
+        predicted.append(of_states)
         found = of_states if found is None else found
     linear = np.concatenate(slopes)
     first = np.zeros((len(sources) + 1, hidden + len(linear)))
@@ -117,4 +117,5 @@ def start_column(
         bias=bias.astype(np.float32),
     )
     assert found is not None  # a column has a number or states
-    return made, Prediction(linear, np.zeros(len(linear)), np.concatenate(left), found.deviations)
+    raw, level, left = (np.concatenate([each[i] for each in predicted]) for i in range(3))
+    return made, Prediction(raw, level, left, found.deviations)
