@@ -85,10 +85,9 @@ class Model:
     def parents(self) -> dict[str, list[str]]:
         """The Bayes network: for every column, the earlier ones it is made from."""
         flags = {each.flag: each.column for each in self.differences}
-        found: dict[str, list[str]] = {name: [] for name in self.schema.generation_order}
+        found: dict[str, list[str]] = {}
         for name, earlier in self.generator.parents(self.encoder.schema).items():
-            own = flags.get(name, name)
-            found[own] += [flags.get(each, each) for each in earlier]
+            found.setdefault(flags.get(name, name), []).extend(flags.get(each, each) for each in earlier)
         return {name: [each for each in dict.fromkeys(own) if each != name] for name, own in found.items()}
 
     @property

@@ -142,12 +142,13 @@ def fit_many(
         with shown(_expectation(schema, fits), progress):
             requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
             generators = _fit_generators(requests)
-    return [
-        Model(
-            request.encoder, generator, _receipt(schema, each, request.encoder.rows, started), each.method, kind, schema
-        )
-        for each, request, generator in zip(fits, requests, generators, strict=True)
-    ]
+        receipts = [
+            _receipt(schema, each, made.encoder.rows, started) for each, made in zip(fits, requests, strict=True)
+        ]
+        return [
+            Model(request.encoder, generator, receipt, each.method, kind, schema)
+            for each, request, generator, receipt in zip(fits, requests, generators, receipts, strict=True)
+        ]
 
 
 @contextlib.contextmanager

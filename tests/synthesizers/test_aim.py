@@ -158,7 +158,7 @@ def test_value_weighting_is_charged_and_brings_no_more_noise_than_it_may(epsilon
         assert 1 <= charge.sensitivity <= LARGEST_Z_SCORE**2 + 1e-9
         largest = aim.LARGEST_SELECTION_NOISE * 1.5 * len(x)  # half more, since the number of rows has noise
         assert charge.sigma <= max(largest, charge.noise_multiplier) * (1 + 1e-9) or epsilon < 0.1
-    assert (max(charge.sensitivity for charge in charges) > 4) == (epsilon == 100.0)
+    assert (max(charge.sensitivity for charge in charges) > 8) == (epsilon == 100.0)
 
 
 def test_categories_are_chosen_as_if_there_were_no_value_weighting():

@@ -622,7 +622,10 @@ def run(*arguments):
 def test_the_command_takes_conditions_and_tells_the_acceptance_apart_from_its_result(saved, tmp_path):
     options = ["--where", "city=Ulm", "--where", "drugs=3..", "--where", "packs=", "--where", "admission=..2020-10-01"]
     done = run("sample", saved, "-n", 40, "-o", tmp_path / "some.parquet", "--seed", 0, *options)
-    assert (done.exit_code, done.stdout) == (0, f"40 rows written to {tmp_path / 'some.parquet'}.\n")
+    assert (done.exit_code, done.stdout) == (
+        0,
+        f"40 rows written to {tmp_path / 'some.parquet'}, and where they come from to some.parquet.json.\n",
+    )
     assert " rows drawn keep the rules (" in done.stderr and "most often broken: packs is missing" in done.stderr
     rows = pl.read_parquet(tmp_path / "some.parquet")
     assert set(rows["city"]) == {"Ulm"} and rows["drugs"].min() >= 3 and rows["packs"].null_count() == 40

@@ -91,6 +91,16 @@ class Commands(click.Group):
             raise refusal from None
 
 
+@contextlib.contextmanager
+def noted(note: str) -> Iterator[None]:
+    """Adds a note to a Ctrl-C in this block, in place of "Nothing was charged"."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note(note)
+        raise
+
+
 def _refusal(error: BaseException) -> Refused | None:
     """The refusal that stands for an error; None if the traceback was asked for."""
     if isinstance(error, ValueError | RuntimeError) and type(error).__module__.startswith("understudy."):

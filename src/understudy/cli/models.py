@@ -9,7 +9,7 @@ import click
 
 import understudy
 from understudy.cli import options
-from understudy.cli.errors import argument_errors, check_place, read_schema
+from understudy.cli.errors import argument_errors, check_place, noted, read_schema
 from understudy.cli.options import FILE, count, print_json, waiting
 
 
@@ -111,7 +111,8 @@ def fit(
         ledger=ledger,
         strict=strict,
     )
-    model.save(output)
+    with noted("The fit was done and stays charged; its model may not be written."):
+        model.save(output)
     if as_json:
         click.echo(model.receipt.to_json())
     elif not quiet:

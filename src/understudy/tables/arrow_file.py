@@ -17,7 +17,7 @@ def load_arrow(path: Path, source: str, schema: Schema) -> Source:
     frame = _read(path, source)
     check_names(frame.columns, schema, source)
     found = {name: FoundColumn.typed(frame.get_column(name)) for name in wanted(schema)}
-    return Source(columns=found, kind="polars", name=source)
+    return Source(columns=found, kind="polars", from_file=True, name=source)
 
 
 def sample_arrow(path: Path, source: str, *, rows: int) -> list[tuple[str, FoundColumn]]:

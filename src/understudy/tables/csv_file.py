@@ -61,7 +61,7 @@ def load_csv(path: Path, source: str, schema: Schema, *, covered: bool = True) -
         if spelt and str(place) in numeric:
             series, unreadable = with_points(series, file.dialect)
         columns[name] = FoundColumn(series=series, untyped=True, unreadable=unreadable)
-    return Source(columns=columns, kind="polars", name=source)
+    return Source(columns=columns, kind="polars", from_file=True, name=source)
 
 
 def _opened(path: Path, source: str, schema: Schema, *, covered: bool) -> tuple[TextFile, list[str], int]:

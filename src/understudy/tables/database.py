@@ -44,7 +44,7 @@ def load_database(url: str, schema: Schema) -> Source:
         check_names(names, schema, place.name)
         columns = fetch([names.index(name) for name in wanted(schema)])
     typed = {name: FoundColumn.of_texts(cells) for name, cells in zip(wanted(schema), columns, strict=True)}
-    return Source(columns=typed, kind="polars", name=place.name)
+    return Source(columns=typed, kind="polars", from_file=True, name=place.name)
 
 
 def sample_database(url: str, *, rows: int) -> list[tuple[str, FoundColumn]]:

@@ -37,7 +37,7 @@ def load_excel(path: Path, source: str, schema: Schema) -> Source:
         names = numbered_names(schema, source)
     check_names(names, schema, source)
     found = {name: FoundColumn.of_texts(_column(rows, names.index(name))) for name in wanted(schema)}
-    return Source(columns=found, kind="polars", name=source)
+    return Source(columns=found, kind="polars", from_file=True, name=source)
 
 
 def sample_excel(path: Path, source: str, *, rows: int) -> list[tuple[str, FoundColumn]]:

@@ -18,7 +18,9 @@ def load_parquet(path: Path, source: str, schema: Schema) -> Source:
     check_names(names, schema, source)
     with polars_errors(source, "Parquet"):
         frame = pl.read_parquet(path, columns=wanted(schema), glob=False, hive_partitioning=False)
-    return Source(columns={series.name: FoundColumn.typed(series) for series in frame}, kind="polars", name=source)
+    return Source(
+        columns={series.name: FoundColumn.typed(series) for series in frame}, kind="polars", from_file=True, name=source
+    )
 
 
 def sample_parquet(path: Path, source: str, *, rows: int) -> list[tuple[str, FoundColumn]]:

@@ -55,7 +55,7 @@ def load_statistical(path: Path, source: str, schema: Schema, ending: str) -> So
     check_names(_read(path, source, ending, metadataonly=True)[1].column_names, schema, source)
     cells, facts = _read(path, source, ending, usecols=wanted(schema))
     found = {name: _column(cells[name], _form(facts, name), _READERS[ending][0]) for name in wanted(schema)}
-    return Source(columns=found, kind="polars", name=source)
+    return Source(columns=found, kind="polars", from_file=True, name=source)
 
 
 def sample_statistical(path: Path, source: str, ending: str, *, rows: int) -> list[tuple[str, FoundColumn]]:

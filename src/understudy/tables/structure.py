@@ -71,11 +71,13 @@ class Source:
         columns: By name; the unit is among them.
         kind: The kind of frame they came in: "pandas", "polars" or "pyarrow"; "polars" for a file.
         name: What messages call it.
+        from_file: Whether it was a file or a database, which may have been read in the wrong way.
     """
 
     columns: dict[str, FoundColumn]
     kind: str
     name: str
+    from_file: bool = False
 
 
 def wanted(schema: Schema) -> list[str]:

@@ -149,6 +149,7 @@ class _Cells:
     missing: frozenset[str]
     place: str
     typed: bool
+    from_file: bool
     some_unreadable: bool
 
     @classmethod
@@ -164,6 +165,7 @@ class _Cells:
             missing=frozenset(spelling.strip() for spelling in schema.missing),
             place=f"{source.name}, column {column.name!r}",
             typed=not found.untyped,
+            from_file=source.from_file,
             some_unreadable=unreadable is not None and bool(unreadable.any()),
         )
 
@@ -196,7 +198,7 @@ class _Cells:
     def require_some(self, array: np.ndarray) -> None:
         """Refuses a column that may not be missing and of which every cell is."""
         missing = array < 0 if self.column.kind == "categorical" else np.isnan(array)
-        if not self.column.nullable and missing.all():
+        if self.from_file and not self.column.nullable and missing.all():
             raise TableError(
                 f"{self.place}: expected {_EXPECTED[self.column.kind]}, and every cell is missing. "
                 "Correct [file] in the schema, set `nullable = true`, or `ignore` the column."
@@ -349,7 +351,7 @@ def _codes(cells: _Cells) -> tuple[np.ndarray, list[str]]:
     texts = cells.without_missing(texts)
     cells.require_one(texts.null_count() < len(texts), lambda: False)
     labels = list(column.labels) if column.labels is not None else texts.drop_nulls().unique().sort().to_list()
-    if texts.null_count() < len(texts) and not texts.is_in(labels).any():
+    if cells.from_file and texts.null_count() < len(texts) and not texts.is_in(labels).any():
         raise TableError(
             f"{cells.place}: expected categories of `values`, and no cell is one of them. "
             "Compare their spelling in the table, or leave `values` out."
