@@ -116,15 +116,20 @@ def fit(
     if as_json:
         click.echo(model.receipt.to_json())
     elif not quiet:
-        click.echo(str(model.receipt))
-        click.echo()
-        for column, share in model.encoder.other_shares.items():
-            seen = count(len(model.encoder.labels[column]) - 1, "label")
-            click.echo(f"Column {column!r} has {seen}, and about {100 * share:.2g} % of the rows became `other`.")
-        if ledger is not None:
-            click.echo(f"Charged to table {facts.name!r} in {ledger}.")
-        click.echo(f"Model written to {output}. Sampling from it is free, as often as you like:")
-        click.echo(f"  understudy sample {output} -n 10000 -o synthetic.csv")
+        _print_fit(model, output, ledger)
+
+
+def _print_fit(model: understudy.Model, output: str, ledger: str | None) -> None:
+    """The receipt, what became `other`, where the charge is, and what to do next."""
+    click.echo(str(model.receipt))
+    click.echo()
+    for column, share in model.encoder.other_shares.items():
+        seen = count(len(model.encoder.labels[column]) - 1, "label")
+        click.echo(f"Column {column!r} has {seen}, and about {100 * share:.2g} % of the rows became `other`.")
+    if ledger is not None:
+        click.echo(f"Charged to table {model.schema.name!r} in {ledger}.")
+    click.echo(f"Model written to {output}. Sampling from it is free, as often as you like:")
+    click.echo(f"  understudy sample {output} -n 10000 -o synthetic.csv")
 
 
 def _print_flags(schema: "understudy.Schema", method: Any, epsilon: float, delta: float, seed: int | None) -> None:

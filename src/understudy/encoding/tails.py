@@ -30,6 +30,8 @@ TAIL_DEVIATIONS, TAIL_SHARE = 300.0, 0.35
 LONG = 1.5
 # A curve fits if χ² is within this many deviations of what noise makes it, and no bin is farther off than that.
 WORST_FIT, WORST_BIN = 3.0, 4.5
+# A curve says as many rows as were counted beyond where it begins, but for this share of them and the noise.
+FARTHEST_OFF = 0.1
 # The tail ends where this many deviations of the noise are expected beyond.
 LAST_DEVIATIONS = 0.2
 # It reaches at most so many times as far as the bins do that stand out of the noise.
@@ -97,7 +99,8 @@ def long_tail(
     near = max(float(edges[start + 1]), float(edges[start] + NARROWEST * (end - edges[start])))
     observed = _Observed.of(counted, float(edges[start]), float(end), near)
     total, points, beyond = observed.smoothed()
-    if total is None:
+    held = float(masses[start:].sum())
+    if total is None or abs(total - held) > FARTHEST_OFF * held + WORST_BIN * noise:
         return None
     within = points <= edges[start] + FARTHER * reach
     return _tail(start, points[within], total, beyond[within], last_rows=LAST_DEVIATIONS * noise, integer=integer)
