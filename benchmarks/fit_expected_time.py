@@ -26,13 +26,13 @@ from understudy.synthesizers.planning import planned_mechanisms
 
 HERE = Path(__file__).parent
 TARGET = HERE.parent / "src/understudy/synthesizers/expected_time.toml"
-TRAINED = ("steps", "steps_columns", "steps_values")
+TRAINED = ("steps", "steps_columns", "steps_inputs")
 SECONDS = {
     "independent": ("start", "entries", "columns", "values"),
     "copula": ("start", "entries", "columns", "pairs", "values"),
     "mst": ("start", "entries", "columns", "pairs", "values"),
-    "aim": ("start", "entries", *TRAINED),
-    "prada": ("start", "entries", "pairs", *TRAINED),
+    "aim": ("start", "entries", "columns", "small_pairs", "inputs"),
+    "prada": ("start", "shapes", "entries", "pairs", "small_pairs", "values", *TRAINED),
     "gem": ("start", "entries", *TRAINED),
     "privmrf": ("start", "entries", "columns", "pairs", "values"),
     "dp-merf": ("start", "entries", *TRAINED),
@@ -40,15 +40,18 @@ SECONDS = {
 """The terms that the seconds of a method may have."""
 SECONDS_GUESS = {
     "start": 1.5,
+    "shapes": 0.5,
     "entries": 0.3,
     "columns": 0.2,
     "pairs": 0.2,
     "values": 0.1,
     "steps": 1.0,
     "steps_columns": 1.0,
-    "steps_values": 0.1,
+    "steps_inputs": 0.1,
+    "small_pairs": 0.2,
+    "inputs": 0.1,
 }
-MEGABYTES_GUESS = {"start": 150.0, "entries": 25.0, "columns": 10.0, "values": 5.0}
+MEGABYTES_GUESS = {"start": 150.0, "shapes": 10.0, "entries": 25.0, "columns": 10.0, "values": 5.0}
 TRUST = 1e-3
 """How much a guess counts, beside a measurement: it decides where the measurements are silent."""
 OTHER = {
@@ -71,10 +74,7 @@ def quiet_seconds(line: Mapping[str, Any]) -> float:
 
 def schema_of(line: Mapping[str, Any]) -> us.Schema:
     """A schema of the same public size as the table of a line."""
-    left, sizes = line["values"], []
-    for _ in range(line["columns"]):
-        sizes.append(min(line["most_values"], left))
-        left -= sizes[-1]
+    sizes = [int(size) for size, columns in line["sizes"].items() for _ in range(columns)]
     facts = [
         us.Column(f"c{j}", "categorical", values=tuple(f"v{i}" for i in range(size)))
         if size

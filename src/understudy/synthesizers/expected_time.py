@@ -11,14 +11,17 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any
 
 from understudy.privacy.plan import PlannedMechanism
 from understudy.synthesizers.base import Method
+from understudy.tables.column import Column
 from understudy.tables.schema import Schema
 
 VALUES_IF_UNKNOWN = 20
 """Categories that a column is expected to have if its schema does not list them."""
+
+SMALL, MOST_SMALL, MOST_INPUTS = 16, 24, 64
+"""What is a small column, how many of them count, and how many inputs a column of many categories counts as."""
 
 STEPS_BEFORE = {
     "prada": (("distillation_steps",),),
@@ -58,18 +61,27 @@ def expected_megabytes(schema: Schema, method: Method, rows: int) -> float:
 
 
 def features(schema: Schema, rows: int, steps: float) -> dict[str, float]:
-    """What time and memory are made of; each is about 1 for a table of moderate size."""
-    columns = len(schema)
-    values = sum(_size(column.values, column.kind) for column in schema.columns)
+    """What time and memory are made of; each is about 1 for a table of moderate size.
+
+    Small columns are numbers and those of few categories, of which large models are made, up to a number of columns
+    (`small_pairs`). As inputs of a network, many categories share some (`inputs`). Columns of about as many categories
+    are computed side by side; others need programs of their own (`shapes`).
+    """
+    columns, sizes = len(schema), [_size(column) for column in schema.columns]
+    inputs, values = sum(min(size, MOST_INPUTS) for size in sizes), sum(sizes)
+    small = min(sum(size <= SMALL for size in sizes), MOST_SMALL)
     return {
         "start": 1.0,
+        "shapes": float(len({size.bit_length() for size in sizes})),
         "entries": rows * columns / 1e6,
         "columns": columns / 10,
         "pairs": (columns / 10) ** 2,
+        "small_pairs": (small / 10) ** 2,
         "values": values / 100,
+        "inputs": inputs / 100,
         "steps": steps / 1e3,
         "steps_columns": steps / 1e3 * columns / 10,
-        "steps_values": steps / 1e3 * values / 100,
+        "steps_inputs": steps / 1e3 * inputs / 100,
     }
 
 
@@ -84,10 +96,11 @@ def all_steps(schema: Schema, method: Method, planned: Sequence[PlannedMechanism
     return private + _steps(schema, method, STEPS_BEFORE) + _steps(schema, method, STEPS_AFTER)
 
 
-def _size(values: Sequence[Any] | None, kind: str) -> int:
-    if values:
-        return len(values)
-    return VALUES_IF_UNKNOWN if kind == "categorical" else 0
+def _size(column: Column) -> int:
+    """The categories of a column; none for a number."""
+    if column.values:
+        return len(column.values)
+    return VALUES_IF_UNKNOWN if column.kind == "categorical" else 0
 
 
 def _steps(schema: Schema, method: Method, table: Mapping[str, Sequence[Sequence[str]]]) -> float:
