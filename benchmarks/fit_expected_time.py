@@ -51,8 +51,9 @@ SECONDS_GUESS = {
     "small_pairs": 0.2,
     "inputs": 0.1,
 }
+OTHER_GUESSES = {"dp-merf": {"steps_inputs": 100.0}}
 MEGABYTES_GUESS = {"start": 150.0, "shapes": 10.0, "entries": 25.0, "columns": 10.0, "values": 5.0}
-TRUST = 1e-3
+TRUST = 3e-4
 """How much a guess counts, beside a measurement: it decides where the measurements are silent."""
 OTHER = {
     "seconds": {"start": 8.0, "entries": 0.5, "steps": 0.2, "steps_columns": 0.3},
@@ -129,7 +130,9 @@ def main() -> None:
             continue
         terms = [features_of(line) for line in mine]
         fitted[method] = {
-            "seconds": weights(SECONDS_GUESS, names, terms, [quiet_seconds(line) for line in mine]),
+            "seconds": weights(
+                SECONDS_GUESS | OTHER_GUESSES.get(method, {}), names, terms, [quiet_seconds(line) for line in mine]
+            ),
             "megabytes": weights(MEGABYTES_GUESS, tuple(MEGABYTES_GUESS), terms, [line["peak_mib"] for line in mine]),
         }
     for method, parts in {**fitted, "other": OTHER}.items():
