@@ -34,7 +34,7 @@ SECONDS = {
     "aim": ("start", "entries", "columns", "small_pairs", "inputs"),
     "prada": ("start", "shapes", "entries", "pairs", "small_pairs", "values", *TRAINED),
     "gem": ("start", "entries", *TRAINED),
-    "privmrf": ("start", "entries", "columns", "pairs", "values"),
+    "privmrf": ("start", "entries", "beyond_ten", "values"),
     "dp-merf": ("start", "entries", *TRAINED),
 }
 """The terms that the seconds of a method may have."""
@@ -49,6 +49,7 @@ SECONDS_GUESS = {
     "steps_columns": 1.0,
     "steps_inputs": 0.1,
     "small_pairs": 0.2,
+    "beyond_ten": 50.0,
     "inputs": 0.1,
 }
 OTHER_GUESSES = {"dp-merf": {"steps_inputs": 100.0}}

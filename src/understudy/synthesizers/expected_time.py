@@ -64,19 +64,21 @@ def features(schema: Schema, rows: int, steps: float) -> dict[str, float]:
     """What time and memory are made of; each is about 1 for a table of moderate size.
 
     Small columns are numbers and those of few categories, of which large models are made, up to a number of columns
-    (`small_pairs`). As inputs of a network, many categories share some (`inputs`). Columns of about as many categories
-    are computed side by side; others need programs of their own (`shapes`).
+    (`small_pairs`); `privmrf` takes long if there are more than ten (`beyond_ten`). As inputs of a network, many
+    categories share some (`inputs`). Columns of about as many categories are computed side by side; others need
+    programs of their own (`shapes`).
     """
     columns, sizes = len(schema), [_size(column) for column in schema.columns]
     inputs, values = sum(min(size, MOST_INPUTS) for size in sizes), sum(sizes)
-    small = min(sum(size <= SMALL for size in sizes), MOST_SMALL)
+    small = sum(size <= SMALL for size in sizes)
     return {
         "start": 1.0,
         "shapes": float(len({size.bit_length() for size in sizes})),
         "entries": rows * columns / 1e6,
         "columns": columns / 10,
         "pairs": (columns / 10) ** 2,
-        "small_pairs": (small / 10) ** 2,
+        "small_pairs": (min(small, MOST_SMALL) / 10) ** 2,
+        "beyond_ten": max(small - 10, 0) / 10,
         "values": values / 100,
         "inputs": inputs / 100,
         "steps": steps / 1e3,
