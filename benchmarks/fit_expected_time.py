@@ -54,6 +54,8 @@ SECONDS_GUESS = {
 }
 OTHER_GUESSES = {"dp-merf": {"steps_inputs": 100.0}}
 MEGABYTES_GUESS = {"start": 150.0, "shapes": 10.0, "entries": 25.0, "columns": 10.0, "values": 5.0}
+READING = 0.3
+"""The least that a million entries take, in seconds: to be read."""
 TRUST = 3e-4
 """How much a guess counts, beside a measurement: it decides where the measurements are silent."""
 OTHER = {
@@ -113,7 +115,9 @@ def weights(
     matrix = np.array([[each[name] for name in names] for each in terms]) / np.array(measured)[:, None]
     ridge = np.diag([math.sqrt(TRUST) / guess[name] for name in names])
     aim = np.concatenate([np.ones(len(measured)), np.full(len(names), math.sqrt(TRUST))])
-    found, _ = nnls(np.concatenate([matrix, ridge]), aim)
+    least = np.array([READING if name == "entries" else 0.0 for name in names])
+    stacked = np.concatenate([matrix, ridge])
+    found = least + nnls(stacked, aim - stacked @ least)[0]
     return {name: float(f"{weight:.3g}") for name, weight in zip(names, found, strict=True) if weight > 0}
 
 
