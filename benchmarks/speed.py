@@ -1,52 +1,52 @@
-"""Time and memory of a fit and of sampling, each in a process of its own.
+"""Time and memory of fits and of sampling, each in a cold process, from a file to a saved model.
 
-Times are those of a noisy machine: beside each stands a baseline measured in the same minute, the time that a
-Cholesky factor of a 3000 x 3000 matrix takes there, and their ratio.
+Every process has an empty cache of compiled programs. CPU seconds (of all its threads) hardly depend on what else the
+machine does; wall seconds do. Beside them stands a baseline measured right after, the wall seconds that a Cholesky
+factor of a 3000 x 3000 matrix takes, and the ratio to it. Peers are run on the same files, where they are installed:
+name the Python of their environment.
 
     python benchmarks/speed.py -o benchmarks/results/speed.jsonl
+    python benchmarks/speed.py --cases numbers-8 adult --methods prada aim --dpmm /tmp/dpmm/bin/python
+    python benchmarks/speed.py --growth --methods prada
+
+Results are added to the file; a line of the same case, method and settings is replaced.
 """
 
 import argparse
+import collections
+import contextlib
 import json
 import os
-import resource
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import polars as pl
 
+import speed_peers
 import understudy as us
+from speed_tables import CASES, GROWTH, Case
 
-CASES = {"small": (12_000, 8), "medium": (12_000, 20), "large": (1_000_000, 20)}
-
-
-def simulate(rows: int, columns: int) -> tuple[pl.DataFrame, us.Schema]:
-    """Correlated columns of mixed kinds: heavy tails, atoms, whole numbers, categories, missing values."""
-    draw = np.random.default_rng(0)
-    shared = draw.standard_normal(rows)
-    data, facts = {}, []
-    for j in range(columns):
-        z = 0.6 * shared + 0.8 * draw.standard_normal(rows)
-        name, kind = f"c{j}", j % 5
-        if kind == 0:
-            data[name], column = np.exp(z), us.Column(name=name, kind="continuous", low=0.0, high=1000.0)
-        elif kind == 1:
-            data[name], column = np.maximum(z, 0.0), us.Column(name=name, kind="continuous")
-        elif kind == 2:
-            data[name], column = np.rint(100 + 20 * z), us.Column(name=name, kind="integer", low=0, high=1000)
-        elif kind == 3:
-            labels = np.array(["a", "b", "c", "d"])
-            data[name] = labels[np.digitize(z, [-1, 0, 1])]
-            column = us.Column(name=name, kind="categorical", values=("a", "b", "c", "d"))
-        else:
-            data[name] = pl.Series(z).set(pl.Series(draw.random(rows) < 0.1), None)
-            column = us.Column(name=name, kind="continuous", nullable=True)
-        facts.append(column)
-    return pl.DataFrame(data), us.Schema(columns=tuple(facts), name="speed")
+BUDGET = ("--epsilon", "1", "--delta", "1e-6")
+SAMPLED = 1_000_000
+LAUNCHER = """
+import json, os, subprocess, sys, threading, time
+start = time.perf_counter()
+child = subprocess.Popen(sys.argv[2:], stdout=subprocess.DEVNULL)
+stop = threading.Timer(float(sys.argv[1]), child.kill)
+stop.start()
+_, status, usage = os.wait4(child.pid, 0)
+stop.cancel()
+wall = time.perf_counter() - start
+print(json.dumps([os.waitstatus_to_exitcode(status), wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss]))
+"""
+"""Starts a process from a small one, since Linux counts the memory of whoever starts a process as its own peak."""
+KEY = ("case", "what", "method", "settings")
 
 
 def baseline() -> float:
@@ -57,66 +57,156 @@ def baseline() -> float:
     return time.perf_counter() - start
 
 
-def work(folder: Path, method: str, rows: int) -> dict:
-    """In a fresh process: read a CSV, fit, sample as many rows. Imports and compilation included in the first."""
-    start = time.perf_counter()
-    model = us.fit(folder / "data.csv", folder / "schema.toml", method, epsilon=1.0, delta=1e-6)
-    fitted = time.perf_counter()
-    model.sample(rows)
-    sampled = time.perf_counter()
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return {"fit_s": fitted - start, "sample_s": sampled - fitted, "peak_gib": memory}
+def cost_of(command: Sequence[str], limit: float) -> dict[str, Any]:
+    """Runs a command in a cold process: wall and CPU seconds, peak memory, and the baseline of the same minute.
 
-
-def csv_ratio(folder: Path) -> dict:
-    """Reading the CSV into columns, against polars' own reader: best of five, taken in turns."""
-    from understudy.tables.table import read
-
-    schema = us.Schema.read(folder / "schema.toml")
-    ours, theirs = [], []
-    for _ in range(5):
-        start = time.perf_counter()
-        pl.read_csv(folder / "data.csv")
-        theirs.append(time.perf_counter() - start)
-        start = time.perf_counter()
-        read(folder / "data.csv", schema)
-        ours.append(time.perf_counter() - start)
-    return {"csv_s": min(ours), "polars_csv_s": min(theirs), "csv_ratio": min(ours) / min(theirs)}
-
-
-def measure(case: str, method: str) -> dict:
-    rows, columns = CASES[case]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        frame, schema = simulate(rows, columns)
-        frame.write_csv(folder / "data.csv")
-        schema.write(folder / "schema.toml")
-        del frame
-        command = [sys.executable, __file__, "--work", name, method, str(rows)]
-        environment = {**os.environ, "XDG_CACHE_HOME": name}  # no compiled program is there yet
-        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-        result = json.loads(done.stdout)
-        if case == "large" and method == "copula":
-            result |= csv_ratio(folder)
+    After `limit` wall seconds the process is ended, and the line says so.
+    """
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "XDG_CACHE_HOME": cache}  # no compiled program is there yet
+        started = [sys.executable, "-S", "-c", LAUNCHER, str(limit), *command]
+        shown = subprocess.run(started, env=environment, capture_output=True, text=True, check=True)
+    code, wall, cpu, peak = json.loads(shown.stdout.splitlines()[-1])
+    ended = wall >= limit
+    if code and not ended:
+        raise RuntimeError(f"{shlex.join(command)}: {shown.stderr[-2000:]}")
     unit = baseline()
-    result |= {"baseline_s": unit, "fit_in_baselines": result["fit_s"] / unit}
-    return {"rows": rows, "columns": columns, "method": method, **{k: round(v, 3) for k, v in result.items()}}
+    result = {
+        "wall_s": wall,
+        "cpu_s": cpu,
+        "peak_mib": peak / 1024,
+        "baseline_s": unit,
+        "in_baselines": wall / unit,
+        "load": os.getloadavg()[0],
+    }
+    return {**{name: round(value, 3) for name, value in result.items()}, **({"ended_at_s": limit} if ended else {})}
+
+
+@contextlib.contextmanager
+def files(case: Case) -> Iterator[tuple[Path, Path, us.Schema]]:
+    """The files of a case: its rows and its schema."""
+    with tempfile.TemporaryDirectory() as name:
+        frame, schema = case.make()
+        rows, facts = Path(name) / f"data{case.suffix}", Path(name) / "schema.toml"
+        frame.write_parquet(rows) if case.suffix == ".parquet" else frame.write_csv(rows)
+        schema.write(facts)
+        del frame
+        yield rows, facts, schema
+
+
+def shape(schema: us.Schema) -> dict[str, Any]:
+    """What the time depends on, all of it public: rows, columns, and how many columns have how many listed values."""
+    sizes = collections.Counter(len(column.values or ()) for column in schema.columns)
+    found = {str(size): sizes[size] for size in sorted(sizes)}
+    return {"rows": schema.rows or 0, "columns": len(schema), "sizes": found}
+
+
+def fits(
+    name: str, case: Case, methods: Sequence[str], settings: Sequence[str], limit: float
+) -> Iterator[dict[str, Any]]:
+    """One line for each method; for `prada` on 20 columns, one more for sampling."""
+    with files(case) as (rows, facts, schema):
+        for method in methods or case.methods:
+            model = rows.with_name(f"{method}.understudy")
+            chosen = [part for setting in settings for part in ("--set", setting)]
+            command = [sys.executable, "-m", "understudy", "fit", str(rows), str(facts), "--method", method, *BUDGET]
+            line = {"case": name, "what": "fit", "method": method, "settings": list(settings), **shape(schema)}
+            yield {**line, **cost_of([*command, *chosen, "--quiet", "-o", str(model)], limit)}
+            if name == "numbers-20" and method == "prada" and model.exists():
+                made = str(rows.with_name("synthetic.parquet"))
+                command = [sys.executable, "-m", "understudy", "sample", str(model), "-n", str(SAMPLED), "-o", made]
+                yield {**line, "what": "sample", "rows": SAMPLED, **cost_of(command, limit)}
+
+
+def peers(name: str, case: Case, pythons: dict[str, str], limit: float) -> Iterator[dict[str, Any]]:
+    """One line for each peer that is installed; for the others, a sentence on the screen."""
+    wanted = {peer: whose for peer, whose in speed_peers.PEERS.items() if case.suffix == ".csv"}
+    there = {
+        whose: speed_peers.importable(pythons[whose], speed_peers.PACKAGES[whose]) for whose in set(wanted.values())
+    }
+    for whose in sorted(whose for whose, found in there.items() if not found):
+        print(f"{name}: {whose} is not installed for {pythons[whose]}", flush=True)
+    if not any(there.values()):
+        return
+    with files(case) as (rows, _, schema):
+        facts = rows.with_name("facts.json")
+        facts.write_text(json.dumps(speed_peers.facts_of(schema)))
+        for peer, whose in wanted.items():
+            if there[whose]:
+                command = [pythons[whose], speed_peers.__file__, peer, str(rows), str(facts)]
+                line = {"case": name, "what": "peer", "method": peer, "settings": [], **shape(schema)}
+                yield {**line, **cost_of(command, limit)}
+
+
+def growth(lines: Sequence[dict[str, Any]]) -> str:
+    """How many times as much CPU a fit takes of twice the rows, columns and categories."""
+    cost = {(line["case"], line["method"]): line["cpu_s"] for line in lines if line["what"] == "fit"}
+    larger = [case for case in GROWTH if case != "growth"]
+    shown = [f"{'twice the':<14}" + "".join(f"{case.removeprefix('growth-'):>14}" for case in larger)]
+    for method in dict.fromkeys(method for case, method in cost if case == "growth"):
+        base = cost["growth", method]
+        ratios = [cost[case, method] / base if (case, method) in cost else float("nan") for case in larger]
+        shown.append(f"{method:<14}" + "".join(f"{ratio:>14.2f}" for ratio in ratios))
+    return "\n".join(shown)
+
+
+def table(lines: Sequence[dict[str, Any]]) -> str:
+    """The results, one line each; a star marks what was ended before it was done."""
+    titles = ("wall s", "CPU s", "MiB", "/ baseline", "load")
+    shown = [f"{'case':<20}{'':<8}{'method':<20}" + "".join(f"{title:>12}" for title in titles)]
+    for line in lines:
+        values = [line[name] for name in ("wall_s", "cpu_s", "peak_mib", "in_baselines", "load")]
+        star = " *" if "ended_at_s" in line else ""
+        head = f"{line['case']:<20}{line['what']:<8}{line['method']:<20}"
+        shown.append(head + "".join(f"{value:>12.1f}" for value in values) + star)
+    return "\n".join(shown)
+
+
+def keep(path: Path, line: dict[str, Any]) -> None:
+    """Adds a line to the file, in the place of one of the same case, method and settings."""
+    old = [json.loads(each) for each in path.read_text().splitlines()] if path.exists() else []
+    key = [line[name] for name in KEY]
+    kept = [each for each in old if [each[name] for name in KEY] != key]
+    path.write_text("".join(json.dumps(each) + "\n" for each in [*kept, line]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output")
-    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("-o", "--output", type=Path, help="a JSONL file to add to; without it, results are only shown")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument(
+        "--methods", nargs="+", default=[], help="those of the case unless named; `none` for peers alone"
+    )
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the method")
+    parser.add_argument("--growth", action="store_true", help="twice the rows, columns and categories, as ratios")
+    parser.add_argument("--limit", type=float, default=300.0, help="wall seconds after which a process is ended")
+    for peer in speed_peers.PACKAGES:
+        parser.add_argument(f"--{peer}", default=sys.executable, help="the Python of an environment that has it")
     arguments = parser.parse_args()
-    if arguments.work:
-        folder, method, rows = arguments.work
-        return print(json.dumps(work(Path(folder), method, int(rows))))
-    with open(arguments.output, "w") as file:
-        for case in CASES:
-            for method in ("copula", "independent", "prada"):
-                result = measure(case, method)
-                print(result, flush=True)
-                file.write(json.dumps(result) + "\n")
+    asked, made = GROWTH if arguments.growth else {name: CASES[name] for name in arguments.cases}, []
+    shown = shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]])
+    for name, case in asked.items():
+        if not case.at_hand:
+            print(f"{name}: left out, {case.needs} is not in the folder that UNDERSTUDY_DATA names", flush=True)
+            continue
+        methods = arguments.methods or (["prada", "aim", "copula"] if arguments.growth else [])
+        runs = [] if methods == ["none"] else fits(name, case, methods, arguments.set, arguments.limit)
+        pythons = {peer: getattr(arguments, peer) for peer in speed_peers.PACKAGES}
+        others = [] if arguments.growth else peers(name, case, pythons, arguments.limit)
+        for each in (*runs, *others) if not arguments.output else _kept(arguments.output, shown, runs, others):
+            made.append(each)
+            print(json.dumps(each), flush=True)
+    print(table(made))
+    if arguments.growth:
+        print(growth(made))
+
+
+def _kept(path: Path, command: str, *sources: Any) -> Iterator[dict[str, Any]]:
+    """The lines as they come, each written to the file at once with the command that made it."""
+    for source in sources:
+        for line in source:
+            keep(path, {**line, "command": command})
+            yield line
 
 
 if __name__ == "__main__":

@@ -180,8 +180,9 @@ class PlannedFit:
 def _expectation(schema: Schema, fits: Sequence[PlannedFit]) -> Expectation:
     """What the fits together are expected to take for measuring and for training, by public facts alone."""
     rows = schema.rows or ROWS_IF_UNKNOWN
-    measuring, training = zip(*(expected_seconds(schema, each.ledger.plan, rows) for each in fits), strict=True)
-    return Expectation([each.ledger for each in fits], (math.fsum(measuring), math.fsum(training)))
+    parts = [expected_seconds(schema, each.method, each.ledger.plan, rows) for each in fits]
+    measuring, training, finishing = (math.fsum(part) for part in zip(*parts, strict=True))
+    return Expectation([each.ledger for each in fits], (measuring, training, finishing))
 
 
 def _receipt(schema: Schema, planned: PlannedFit, rows: float, started: str) -> Receipt:
@@ -354,7 +355,7 @@ def plan(
     method, budget = resolve(method), Budget(epsilon=epsilon, delta=delta)
     stated, schema = schema, modelled_by(method, schema)
     planned = planned_mechanisms(schema, method, budget)
-    seconds, megabytes = expected_cost(schema, planned, rows or schema.rows or 0)
+    seconds, megabytes = expected_cost(schema, method, planned, rows or schema.rows or 0)
     charges = planned_charges(planned, Ledger(budget, planned).scale)
     return Plan(
         method=method.name,

@@ -1,10 +1,18 @@
-"""The time that is left: by the plan until training begins, and by counted steps from then on."""
+"""The time that is left, by the plan and then by counted steps; and what a plan expects, beside measurements."""
+
+import importlib.util
+from pathlib import Path
 
 import pytest
 
+import understudy as us
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget, PlannedMechanism
+from understudy.synthesizers import expected_time, resolve
+from understudy.synthesizers.planning import planned_mechanisms
 from understudy.synthesizers.progress import Expectation
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 COUNT = PlannedMechanism(name="count", mechanism="discrete gaussian", share=1.0, times=3)
 TRAIN = PlannedMechanism(name="train", mechanism="sampled gaussian", share=1.0, times=50, sampling_rate=0.01)
@@ -50,6 +58,73 @@ def test_counted_steps_say_how_long_the_training_takes(fit):
     assert expected.left == 0.0 and expected.share == 1.0
 
 
+def test_what_follows_the_last_step_is_still_to_come_while_steps_are_made(fit):
+    ledger, clock, _ = fit
+    expected = Expectation([ledger], (2.0, 8.0, 4.0), clock)
+    assert expected.total == 14.0
+    ledger.on_charge = expected.charge
+    ledger.charge("train", what="train", sensitivity=1.0, times=50)
+    clock.now += 3.0
+    expected.step(10, 50)
+    assert expected.left == pytest.approx(12.0 + 4.0)
+    expected.step(50, 50)
+    clock.now += 1.0
+    assert expected.left == pytest.approx(3.0)
+    clock.now += 10.0
+    assert expected.left == 0.0
+
+
 def test_it_is_the_list_of_its_ledgers(fit):
     ledger, _, expected = fit
     assert list(expected) == [ledger] and len(expected) == 1
+
+
+def script():
+    """benchmarks/fit_expected_time.py, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location("fit_expected_time", BENCHMARKS / "fit_expected_time.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MEASURED = script().read(BENCHMARKS / "results" / "speed.jsonl")
+
+
+@pytest.mark.parametrize("line", MEASURED, ids=lambda line: f"{line['case']}-{line['method']}")
+def test_the_plan_expects_every_measured_time_and_memory_within_a_factor_of_two(line):
+    fitted = script()
+    seconds, megabytes = fitted.predicted(line)
+    assert 0.5 <= seconds / fitted.quiet_seconds(line) <= 2.0
+    assert 0.5 <= megabytes / line["peak_mib"] <= 2.0
+
+
+@pytest.mark.parametrize("method", ["prada", "aim", "copula", "mst", "independent", "gem", "privmrf", "dp-merf"])
+def test_a_method_has_a_formula_of_its_own(method):
+    assert method in expected_time.coefficients()
+    assert any(line["method"] == method for line in MEASURED)
+
+
+def seconds(columns=10, rows=20_000, method="prada", **settings):
+    schema = us.Schema(columns=tuple(us.Column(f"c{j}", "continuous", low=0, high=1) for j in range(columns)))
+    configured = resolve(method, settings)
+    planned = planned_mechanisms(schema, configured, Budget(epsilon=1, delta=1e-6))
+    return expected_time.expected_seconds(schema, configured, planned, rows)
+
+
+def test_distillation_is_expected_before_and_after_the_private_steps():
+    measuring, training, finishing = seconds()
+    longer = seconds(distillation_steps=3000)
+    assert longer[0] > measuring and longer[1:] == pytest.approx((training, finishing))
+    longer = seconds(second_distillation_steps=3000)
+    assert longer[2] > finishing and longer[:2] == pytest.approx((measuring, training))
+
+
+def test_without_private_steps_nothing_is_expected_of_training():
+    assert seconds(steps=0)[1:] == (0.0, 0.0) and seconds(method="copula")[1:] == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("method", ["prada", "prada-gan", "copula", "gem"])
+def test_more_rows_and_more_columns_take_longer(method):
+    assert sum(seconds(method=method)) < sum(seconds(method=method, columns=40))
+    assert sum(seconds(method=method)) < sum(seconds(method=method, rows=2_000_000))

@@ -8,6 +8,7 @@ from understudy import encoding
 from understudy.core.red_flag import RedFlag
 from understudy.privacy.plan import Budget, Charge, PlannedMechanism
 from understudy.synthesizers.base import Method
+from understudy.synthesizers.expected_time import expected_megabytes, expected_seconds
 from understudy.tables.schema import Schema
 
 
@@ -25,7 +26,7 @@ class Plan:
     Attributes:
         items: The planned mechanisms.
         charges: What each of them will charge, with its noise multiplier.
-        seconds, megabytes: A rough expectation for a laptop, from benchmarks/results/speed.jsonl.
+        seconds, megabytes: What to expect on two cores, by a formula that is fitted to measurements (expected_time.py).
         rows_to_be_seen: For every column whose categories are not listed, how many rows a category needs so that half
             of all fits see it; fewer, and it becomes its group or `other`. With a unit, how many units.
         unit: What is counted there: "row", or the column that says whose row it is.
@@ -95,18 +96,8 @@ class Plan:
         ]
 
 
-def expected_cost(schema: Schema, planned: Sequence[PlannedMechanism], rows: int) -> tuple[float, float]:
-    """Seconds and megabytes to expect on a laptop: for reading and counting, and for training if there is any."""
-    measuring, training = expected_seconds(schema, planned, rows)
-    return measuring + training, 250.0 + 2.5e-5 * rows * len(schema) + (350.0 if training else 0.0)
-
-
-def expected_seconds(schema: Schema, planned: Sequence[PlannedMechanism], rows: int) -> tuple[float, float]:
-    """Seconds to expect on a laptop for reading and counting, and for training.
-
-    Training takes time to compile, and steps in which every column sees all inputs: one for each number and category.
-    """
-    steps = sum(each.times for each in planned if each.sampling_rate)
-    inputs = sum(len(column.values or ()) or 1 for column in schema.columns)
-    training = 6.0 + steps * (2e-4 + 1e-5 * inputs * len(schema)) if steps else 0.0
-    return 1.0 + 6e-7 * rows * len(schema), training
+def expected_cost(
+    schema: Schema, method: Method, planned: Sequence[PlannedMechanism], rows: int
+) -> tuple[float, float]:
+    """Seconds and megabytes to expect of a fit on two cores."""
+    return sum(expected_seconds(schema, method, planned, rows)), expected_megabytes(schema, method, rows)

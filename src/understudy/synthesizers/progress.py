@@ -17,20 +17,21 @@ class Expectation(Sequence[Ledger]):
 
     Args:
         ledgers: Of the fits.
-        seconds: What is expected for measuring, and for training if there is any.
+        seconds: What is expected for measuring, for training if there is any, and for what follows its last step.
         clock: Seconds that have passed, from any beginning.
     """
 
     def __init__(
         self,
         ledgers: Sequence[Ledger],
-        seconds: tuple[float, float] = (1.0, 0.0),
+        seconds: tuple[float, float] | tuple[float, float, float] = (1.0, 0.0),
         clock: Callable[[], float] = time.monotonic,
     ):
         self._ledgers = list(ledgers)
-        self._measuring, self._training = seconds
+        self._measuring, self._training, self._finishing = (*seconds, 0.0)[:3]
         self._clock, self._begun = clock, clock()
         self._training_since: float | None = None
+        self._stepped = self._begun
         self._steps = (0, 0)
 
     def __getitem__(self, place: int) -> Ledger:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -42,7 +43,7 @@ class Expectation(Sequence[Ledger]):
     @property
     def total(self) -> float:
         """The seconds expected at the beginning."""
-        return self._measuring + self._training
+        return self._measuring + self._training + self._finishing
 
     def charge(self, charge: Charge) -> None:
         """Notes a charge; training begins with its own."""
@@ -51,7 +52,7 @@ class Expectation(Sequence[Ledger]):
 
     def step(self, done: int, of: int) -> None:
         """Notes how many steps are done."""
-        self._steps = (done, of)
+        self._steps, self._stepped = (done, of), self._clock()
 
     @property
     def left(self) -> float:
@@ -64,9 +65,11 @@ class Expectation(Sequence[Ledger]):
             gone = now - self._begun
             if done and not self._training:
                 return gone * (of - done) / done
-            return max(self.total - gone, self._training)
+            return max(self.total - gone, self._training + self._finishing)
+        if done and done == of:
+            return max(self._finishing - (now - self._stepped), 0.0)
         gone = now - self._training_since
-        return gone * (of - done) / done if done else max(self._training - gone, 0.0)
+        return self._finishing + (gone * (of - done) / done if done else max(self._training - gone, 0.0))
 
     @property
     def share(self) -> float:
