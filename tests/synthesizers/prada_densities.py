@@ -46,7 +46,7 @@ def encoder_of(*columns: CategoricalEncoder | NumericEncoder, rows: float = 5000
 ENCODER = encoder_of(
     number("a", [-3.0, 0.0, 3.0], [0.0, 0.4, 1.0]),
     category("b", np.array([0.5, 0.3, 0.2])),
-    number("c", [-2.0, 0.0, 0.0, 5.0, 5.0, 9.0], [0.0, 0.2, 0.5, 0.7, 0.8, 1.0], missing=0.2),
+    number("c", [-2.0, 0.0, 0.0, 5.0, 5.0, 9.0], [0.0, 0.05, 0.7, 0.75, 0.95, 1.0], missing=0.2),
     category("d", np.array([0.25, 0.75]), missing=0.1),
     category("e", 1.0 / np.arange(1, MANY + 1)),
     number("f", [-0.5, 0.5, 1.5, 2.5, 3.5, 4.5], [0.0, 0.4, 0.7, 0.9, 0.95, 1.0], whole=True),

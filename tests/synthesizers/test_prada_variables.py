@@ -27,10 +27,17 @@ every_variable = pytest.mark.parametrize("variable", VARIABLES, ids=lambda v: v.
 
 
 def test_states_of_a_number_are_regular_its_atoms_and_missing():
-    np.testing.assert_allclose(C.shares, 0.8 * np.array([0.6, 0.3, 0.1, 0.25]))
-    np.testing.assert_allclose(C.levels, [[np.nan] * 2, [0.2, 0.5], [0.7, 0.8], [np.nan] * 2])
+    np.testing.assert_allclose(C.shares, 0.8 * np.array([0.15, 0.65, 0.2, 0.25]))
+    np.testing.assert_allclose(C.levels, [[np.nan] * 2, [0.05, 0.7], [0.75, 0.95], [np.nan] * 2])
     assert (A.states, G.states, F.states) == (0, 2, 4)  # of the whole number, 3 and 4 are no atoms
     assert [v.has_atoms for v in VARIABLES] == [False, False, True, False, False, True, False]
+
+
+def test_a_number_with_one_common_value_among_many_has_no_atoms():
+    [found] = variables_of(encoder_of(number("x", [0.0, 0.0, 9.0], [0.0, 0.75, 1.0])), ["x"])
+    assert found.states == 0
+    [listed] = variables_of(encoder_of(number("x", [0.0, 0.0, 9.0], [0.0, 0.85, 1.0])), ["x"])
+    assert listed.states == 2 and listed.shares[1] == pytest.approx(0.85)
 
 
 def test_states_of_a_category_are_its_values_and_missing():
@@ -91,9 +98,9 @@ def test_regular_values_have_normal_scores_among_themselves(variable):
 
 
 def test_an_atom_is_seen_as_the_mean_score_of_its_levels():
-    level = np.array([0.21, 0.4, 0.75, np.nan])
+    level = np.array([0.06, 0.4, 0.8, np.nan])
     _, seen = C.scores_of(level, C.state_of(level))
-    means = [integrate.quad(stats.norm.ppf, low, high)[0] / (high - low) for low, high in ((0.2, 0.5), (0.7, 0.8))]
+    means = [integrate.quad(stats.norm.ppf, low, high)[0] / (high - low) for low, high in ((0.05, 0.7), (0.75, 0.95))]
     np.testing.assert_allclose(seen, [means[0], means[0], means[1], 0.0], atol=1e-7)
     np.testing.assert_allclose(C.state_scores, [0.0, *means, 0.0], atol=1e-7)
 

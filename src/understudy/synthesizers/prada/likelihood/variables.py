@@ -26,6 +26,8 @@ Whole = NDArray[np.int64]
 
 LEAST_ATOM = 0.07
 """A value that owns more than this share of levels is an atom. A number has at most 14 of them."""
+LEAST_LISTED = 0.8
+"""A number has atoms if they hold at least this share of it between them: it is hardly more than a list of values."""
 LEAST_SHARE = 1e-4
 """No state is taken to be rarer than this."""
 
@@ -186,6 +188,8 @@ def _variable(name: str, known: ColumnEncoder, edge: float) -> Variable:
     else:
         below, above = learned.atoms()
         wide = above - below > LEAST_ATOM
+        if float((above - below)[wide].sum()) < LEAST_LISTED:
+            wide = np.zeros_like(wide)
         if known.is_pass_through:
             wide = np.zeros_like(wide)
         levels = np.concatenate([[[np.nan, np.nan]], np.stack([below[wide], above[wide]], axis=1)])
