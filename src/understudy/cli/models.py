@@ -119,7 +119,7 @@ def fit(
         _print_fit(model, output, ledger)
 
 
-def _print_fit(model: understudy.Model, output: str, ledger: str | None) -> None:
+def _print_fit(model: "understudy.Model", output: str, ledger: str | None) -> None:
     """The receipt, what became `other`, where the charge is, and what to do next."""
     click.echo(str(model.receipt))
     click.echo()
