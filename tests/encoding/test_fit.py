@@ -164,7 +164,8 @@ def test_rare_categories_become_their_group_instead_of_other(levels):
 
 
 def test_a_level_costs_what_a_selection_costs():
-    schema = Schema(columns=(Column(name="x", kind="categorical", levels=[1, 3]), Column(name="y", kind="categorical")))
+    grouped = Column(name="x", kind="categorical", levels=[1, 3])  # pyright: ignore[reportArgumentType]
+    schema = Schema(columns=(grouped, Column(name="y", kind="categorical")))
     planned = {each.name: each for each in encoding.plan(schema, share=1.0, delta=1e-6)}
     assert planned["select"].times == 4 and planned["count selected"].times == 2
     assert planned["select"].share / 4 == pytest.approx(0.3 / 0.7 * planned["count selected"].share / 2)

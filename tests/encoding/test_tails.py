@@ -33,7 +33,7 @@ def counted(distribution, *, noise=10.0, extra=()):
     return rounds, np.mean([each.counts for each in rounds], axis=0)
 
 
-def tail_of(distribution, *, noise=10.0, extra=(), high=65_536.0):
+def tail_of(distribution, *, noise=10.0, extra=(), high: float | None = 65_536.0):
     rounds, masses = counted(distribution, noise=noise, extra=extra)
     return long_tail(rounds, masses, noise=noise, high=high, integer=False, last=len(masses) - 4)
 

@@ -355,7 +355,7 @@ def test_learners_are_trained_where_they_are_asked_for(metrics, learners, traine
     request = resolve(INCOME, metrics, learners)
     assert list(request.learners) == trained
     named = metrics is None or metrics == ["wd"]
-    assert request.usefulness == (() if not trained else ("r2", "rmse") if named else (metrics[0],))
+    assert request.usefulness == (() if not trained else ("r2", "rmse") if named else (metrics[0],))  # pyright: ignore[reportOptionalSubscript]
     assert list(request.similarity) == (list(METRICS) if metrics is None else [m for m in metrics if m == "wd"])
 
 

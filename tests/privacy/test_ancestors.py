@@ -74,7 +74,7 @@ class Talkative(str):
 FAKES = {
     "function": lambda label: label,
     "text": "prefix",
-    "number": Ancestor(length=np.int64(1)),
+    "number": Ancestor(length=np.int64(1)),  # pyright: ignore[reportArgumentType]
     "subclass": Ancestor(parents=((Talkative("a"), "b"),)),
 }
 

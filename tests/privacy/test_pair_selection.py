@@ -55,7 +55,7 @@ def one_by_one(errors: PairErrors) -> dict[tuple[int, int], MarginalError]:
             product = np.outer(errors.singles[at[i]], errors.singles[at[j]]) / errors.rows
             estimate = product if errors.pairs is None else errors.pairs[at[i], at[j]]
             weights, columns = np.outer(errors.weights[at[i]], errors.weights[at[j]]), (NAMES[i], NAMES[j])
-        found[i, j] = MarginalError(columns=columns, estimate=estimate, weights=weights, **how)
+        found[i, j] = MarginalError(columns=columns, estimate=estimate, weights=weights, **how)  # pyright: ignore[reportArgumentType]
     return found
 
 

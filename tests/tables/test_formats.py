@@ -130,7 +130,12 @@ def test_levels_may_stand_in_a_public_file(tmp_path):
     (tmp_path / "icd.csv").write_text(ICD)
     (tmp_path / "s.toml").write_text('[columns.x]\nkind = "categorical"\nlevels = "icd.csv"\n')
     levels = Schema.read(tmp_path / "s.toml")["x"].levels
-    assert levels.depth == 2 and dict(levels.parents)["A00.1"] == "A00-A09" and dict(levels.parents)["C50"] == "II"
+    assert (
+        levels is not None
+        and levels.depth == 2
+        and dict(levels.parents)["A00.1"] == "A00-A09"
+        and dict(levels.parents)["C50"] == "II"
+    )
     assert Schema.parse(Schema.read(tmp_path / "s.toml").to_toml()) == Schema.read(tmp_path / "s.toml")
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 
 ONE_THREAD = "OMP_NUM_THREADS"
 """If this variable says 1, as in the processes of a benchmark, work stays on one core."""
@@ -18,12 +18,12 @@ def cores() -> int:
 
 
 @contextlib.contextmanager
-def one_thread_each() -> Iterator[None]:
+def one_thread_each() -> Generator[None, None, None]:
     """Keeps matrix products on the thread that asks for them.
 
     Work that is spread over cores already would only wait for threads of its own products, and busily.
     """
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
     with threadpool_limits(limits=1, user_api="blas"):
         yield
