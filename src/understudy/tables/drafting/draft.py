@@ -207,7 +207,10 @@ def _with_constraints(made: Draft, columns: list[Judged]) -> Draft:
     kept = {each.name for each in made.kept}
     dates = {each.draft.name: each.instants for each in columns if each.instants is not None}
     numbers = {each.draft.name: each.numbers for each in columns if each.numbers is not None}
-    rules = relations.orders({name: values for name, values in dates.items() if name in kept})
+    kinds = {each.draft.name: each.draft.kind for each in columns}
+    rules = list[str]()
+    for kind in dict.fromkeys(kinds[name] for name in dates):  # a day and a time of day have no difference to model
+        rules += relations.orders({name: each for name, each in dates.items() if name in kept and kinds[name] == kind})
     rules += relations.sums({name: values for name, values in numbers.items() if name in kept})
     for rule in rules:
         longer = dataclasses.replace(made, constraints=(*made.constraints, rule))
