@@ -4,7 +4,7 @@ The one rule: rows go to `gradients.train`, locked as they are, and nowhere else
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import jax
@@ -17,7 +17,6 @@ from understudy.privacy.batches import capacity_for
 from understudy.privacy.factors import Loop
 from understudy.privacy.gradients import Job, Part, train
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.normal_scores import ValueWeighting
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.prada.layout import Layout
 from understudy.synthesizers.prada.programs import Array
@@ -36,22 +35,14 @@ class LockedFeatures:
     columns: tuple[str, ...]
 
     @classmethod
-    def of(
-        cls,
-        rows: PrivateRows,
-        encoder: Encoder,
-        order: Sequence[str],
-        *,
-        key: Key,
-        weightings: Mapping[str, ValueWeighting] | None = None,
-    ) -> "LockedFeatures":
+    def of(cls, rows: PrivateRows, encoder: Encoder, order: Sequence[str], *, key: Key) -> "LockedFeatures":
         """The features of columns in this order of generation.
 
         Privacy:
             Releases nothing: row by row, through maps that are public by now.
         """
         wanted = features(encoder, order)
-        locked = feature_rows(rows, encoder, wanted, key=key, weightings=weightings)
+        locked = feature_rows(rows, encoder, wanted, key=key)
         return cls(rows=locked, columns=tuple(feature.name for feature in wanted))
 
 

@@ -5,7 +5,7 @@ public.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from understudy.synthesizers.prada.likelihood.parents import (
     sources_of,
 )
 from understudy.synthesizers.prada.likelihood.parts import Part, parts_of
-from understudy.synthesizers.prada.likelihood.pool import Pool, PublicRows, joined
+from understudy.synthesizers.prada.likelihood.pool import Pool, PublicRows, Whole, joined
 from understudy.synthesizers.prada.likelihood.reading import Reading, reading_of
 from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties
 from understudy.synthesizers.prada.likelihood.settings import STEPS_PER_ROUND, LikelihoodSettings
@@ -217,7 +217,8 @@ class _Started:
         if self.measured is not None and self.moments is not None:
             levels = made.sample(self.settings.pool_rows, key=self.key.child("second pool"))
             pool = Pool(levels, self.variables)
-            weights = _tilted(pool, self.measured, self.moments, self.encoder)
+            codes = pool.codes(self.measured.bins)
+            weights = _tilted(pool, codes, self.measured, self.moments, self.encoder)
             cut = cut_inputs(columns, pairs, self.means, self.reading.owners)
             steps, rate = self.settings.second_distillation_steps, SECOND_RATE * self.settings.distillation_rate
             learned = _distil(cut, self.parts, pool.read(self.reading), weights, steps, rate, self.key.child("second"))
@@ -255,7 +256,7 @@ def _start(request: FitRequest) -> _Started:
     moments = measure_moments(request.rows, encoder, order, ledger=ledger, key=key)
     pool = _first_pool(measured, moments, variables, encoder, settings.pool_rows, key.child("first pool"))
     codes = pool.codes(measured.bins)
-    weights = _tilted(pool, measured, moments, encoder)
+    weights = _tilted(pool, codes, measured, moments, encoder)
     reading = reading_of(variables, pool.states, [codes[name] for name in order], weights)
     pairs = candidate_parents([codes[name] for name in order], weights, settings.most_parents)
     return _distilled(request, measured, moments, reading, pool.read(reading), weights, pairs)
@@ -275,7 +276,7 @@ def _first_pool(
     the copula is to what was measured, beside the graphical model, the more of its rows there are.
     """
     net = measured.model.to_bayesnet(measured.bins)
-    some, share = min(count // 2, SOME_ROWS), 0.5
+    some = min(count // 2, SOME_ROWS)
     gaps = [
         total_gap(Pool(levels, variables).codes(measured.bins), levels, measured.measured, moments, encoder.rows)
         for levels in (net.sample(some, key=key), moments.copula_rows(some, key.child("copula").numpy()))
@@ -330,9 +331,11 @@ def _alone(request: FitRequest, variables: tuple[Variable, ...]) -> _Started:
     return _distilled(request, None, None, reading, pool.read(reading), weights, np.zeros((1, 1), bool))
 
 
-def _tilted(pool: Pool, measured: MeasuredModel, moments: NoisyMoments, encoder: Encoder) -> NDArray[np.float64]:
-    """Weights under which the rows of a pool have the measured counts and moments."""
-    counts = count_term(measured.measured, pool.codes(measured.bins), max(encoder.rows, 1.0))
+def _tilted(
+    pool: Pool, codes: Mapping[str, Whole], measured: MeasuredModel, moments: NoisyMoments, encoder: Encoder
+) -> NDArray[np.float64]:
+    """Weights under which the rows of a pool, and their bins, have the measured counts and moments."""
+    counts = count_term(measured.measured, codes, max(encoder.rows, 1.0))
     return tilt([counts, moment_term(pool.levels, moments)], pool.count)
 
 
