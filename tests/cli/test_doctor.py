@@ -58,7 +58,8 @@ def test_every_part_is_looked_at_and_then_a_fit_is_made(visit):
 
 @pytest.mark.slow
 def test_it_leaves_no_file_behind(visit):
-    assert [path.name for path in visit[1].rglob("*")] == ["cache"]
+    left = {path.relative_to(visit[1]).as_posix() for path in visit[1].rglob("*") if path.is_file()}
+    assert all(path.startswith("cache/understudy/costs/") for path in left)  # prices of plans, which hold no row
 
 
 @pytest.mark.slow
