@@ -14,6 +14,7 @@ from understudy.synthesizers.prada.likelihood.fitted import public_levels
 from understudy.synthesizers.prada.likelihood.pool import Pool
 from understudy.synthesizers.prada.likelihood.variables import (
     LEAST_ATOM,
+    far_groups,
     own_score_map,
     seen_score_map,
     state_map,
@@ -52,6 +53,49 @@ def test_a_number_has_at_most_fourteen_atoms():
     atoms = number("x", [0.0, *np.repeat(np.arange(1.0, 15.0), 2), 15.0], [0.0, *np.repeat(edges, 2)[1:-1], 1.0])
     [found] = variables_of(encoder_of(atoms), ["x"])
     assert len(values) == 28 and found.states == 15 and 1 / LEAST_ATOM < 15
+
+
+FAR = {
+    "lower": number("x", [0.0, 40.0, 900.0, 1500.0], [0.0, 0.04, 0.0405, 1.0]),
+    "upper": number("x", [0.0, 6.0, 900.0, 940.0], [0.0, 0.97, 0.97, 1.0]),
+    "whole": number("x", [-0.5, 0.5, 49.5, 99.5], [0.0, 0.035, 0.0352, 1.0], whole=True),
+}
+"""Columns with a group far from the rest."""
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_a_group_far_from_the_rest_is_a_state(name):
+    encoder = encoder_of(FAR[name])
+    known, [variable] = encoder.columns["x"], variables_of(encoder, ["x"])
+    [group] = far_groups(known.distribution)
+    assert variable.states == 2 and variable.shares[1] == pytest.approx(group.above - group.below)
+    values = known.values((np.arange(2000) + 0.5) / 2000)
+    in_group = values < 100 if name == "lower" else values > 100 if name == "upper" else values == 0
+    level = public_levels(encoder, "x", values, None)
+    state, key = variable.state_of(level), Key.new(0)
+    maps = {"state": state_map(variable, known.scale, key), "seen": seen_score_map(variable, known.scale, key)}
+    made = PrivateRows({"x": values}, {}, 1).derive(maps)._exact
+    np.testing.assert_array_equal(made["state"] == 1, in_group)
+    np.testing.assert_array_equal(made["state"], state)
+    _, seen = variable.scores_of(level, state)
+    certain = in_group if name == "whole" else np.ones(2000, bool)  # other whole numbers have a random level each
+    np.testing.assert_allclose(made["seen"][certain], seen[certain], atol=1e-9)
+    assert made["seen"][in_group].std() < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("values", "cdf"),
+    [
+        ([0.0, 40.0, 60.0, 100.0], [0.0, 0.04, 0.04, 1.0]),  # a narrow gap
+        ([0.0, 40.0, 900.0, 1500.0], [0.0, 0.04, 0.1, 1.0]),  # one that is not empty
+        ([0.0, 40.0, 900.0, 1500.0], [0.0, 0.004, 0.0041, 1.0]),  # few values
+        ([0.0, 0.0, 10.0, 900.0], [0.0, 0.77, 0.77, 1.0]),  # values that are far from each other as well
+        ([1.0, 10.0, 100.0, 1000.0, 10000.0], [0.0, 0.9, 0.99, 0.999, 1.0]),  # a heavy tail
+    ],
+)
+def test_no_group_is_far(values, cdf):
+    [variable] = variables_of(encoder_of(number("x", values, cdf)), ["x"])
+    assert variable.states == 0
 
 
 # Levels, states and scores --------------------------------------------------------------------------------------------

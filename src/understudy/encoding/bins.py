@@ -83,9 +83,9 @@ def make_bins(encoder: Encoder, most: int) -> dict[str, Bins]:
         Σ_bins Σ_(x in bin) (1 - w) · (u - mean u)² / Var u  +  w · (x - mean x)² / Var x
 
     with u the level of x, w `VALUE_WEIGHT`, and the sums over the measured distribution. With w = 0 all bins would hold
-    the same mass; the values give a small group far from the rest a bin of its own. A value that holds 1/(2 · most) or
-    more always has its own bin, and so has every category. No other bin holds less than `LIGHTEST` / most, unless it
-    lies between two such values.
+    the same mass; the values give a small group far from the rest a bin of its own. A value that holds 1 / most or more
+    always has its own bin, and so has every category. No other bin holds less than `LIGHTEST` / most, unless it lies
+    between two such values.
     """
     return {name: Bins(_edges(known, most), known.column.nullable) for name, known in encoder.columns.items()}
 
@@ -95,7 +95,7 @@ def _edges(known: ColumnEncoder, most: int) -> Floats:
         return known.distribution.cdf
     learned, least = known.distribution, LIGHTEST / most
     below, above = learned.atoms()
-    heavy = above - below >= 0.5 / most
+    heavy = above - below >= 1.0 / most
     walls, own = _walls(below[heavy], above[heavy], least / 10)
     far = least / 2  # values farther out than this are not told apart: no bin could separate them
     edges = _with_points(walls, own, _points(learned, far))

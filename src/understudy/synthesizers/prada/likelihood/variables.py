@@ -1,14 +1,16 @@
 """Variables: what a column is to its density. Perhaps a number, a standard normal score; perhaps one of some states.
 
 The states of a categorical column are its values and, if it may be missing, "missing". A number has states where it is
-not all of one piece: "regular", one for each *atom* (a value that holds many rows, such as zero), and "missing". Only
-the regular values of a number have a score of their own, normal among them; to later columns, an atom is the mean score
-of its interval of levels.
+not all of one piece: "regular", one for each *atom* (a value that holds many rows, such as zero) and for each *far
+group* (values at one end that an empty gap parts from the rest, such as 0 among hundreds of thousands), and "missing".
+Only the regular values of a number have a score of their own, normal among them; to later columns, an atom or a far
+group is the mean score of its interval of levels.
 
 The one rule: nothing here is private. A variable is a function of the encoder.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,6 +30,14 @@ LEAST_ATOM = 0.07
 """A value that owns more than this share of levels is an atom. A number has at most 14 of them."""
 LEAST_LISTED = 0.8
 """A number has atoms if they hold at least this share of it between them: it is hardly more than a list of values."""
+LEAST_GROUP, MOST_GROUP = 0.01, 0.25
+"""A far group holds a share between these, ..."""
+EMPTY = 0.05
+"""... the gap beside it holds at most this part of the group, ..."""
+WIDE_GAP = 2.0
+"""... is at least this many deviations of the other values wide, ..."""
+NARROW = 0.5
+"""... and the values of the group have a deviation of at most this part of the gap."""
 LEAST_SHARE = 1e-4
 """No state is taken to be rarer than this."""
 
@@ -146,6 +156,10 @@ def own_score_map(variable: Variable, scale: LevelScale, key: Key) -> RowMap:
 
 def seen_score_map(variable: Variable, scale: LevelScale, key: Key) -> RowMap:
     """The map to the score that later columns see."""
+    if variable.has_atoms:
+        for group in far_groups(scale.distribution):
+            if any(variable.levels[:, 0] == group.below) and any(variable.levels[:, 1] == group.above):
+                scale = _as_one_value(group, variable, scale)
     return _score_map(variable, scale, key, widest=LEAST_ATOM if variable.has_atoms else 1.0)
 
 
@@ -171,12 +185,72 @@ def _without_atoms(variable: Variable, scale: LevelScale) -> LevelScale:
     return LevelScale(Distribution(learned.values, cdf, learned.integer), scale.low, scale.high, scale.coded)
 
 
+def _as_one_value(group: "FarGroup", variable: Variable, scale: LevelScale) -> LevelScale:
+    """The scale on which all values of a far group have one level, that of its mean score; others are as they were."""
+    from scipy.special import ndtr
+
+    learned, first = scale.distribution, group.below == 0.0
+    score = float(mean_score(*variable._within(np.array([[group.below], [group.above]])))[0])
+    half = 0.5 if learned.integer else 0.0
+    ends, levels = np.array([group.beside - half, group.beside + half]), np.full(2, ndtr(score))
+    next_to = np.nextafter(ends[1], np.inf) if first else np.nextafter(ends[0], -np.inf)
+    others = learned.values > next_to if first else learned.values < next_to
+    values, cdf = learned.values[others], learned.cdf[others]
+    level = np.interp(next_to, learned.values, learned.cdf)
+    values = np.concatenate([ends, [next_to], values] if first else [values, [next_to], ends])
+    cdf = np.concatenate([levels, [level], cdf] if first else [cdf, [level], levels])
+    made = Distribution(values, cdf, learned.integer)
+    if first:
+        return dataclasses.replace(scale, distribution=made, low=max(group.beside, scale.low))
+    return dataclasses.replace(scale, distribution=made, high=min(group.beside, scale.high))
+
+
 # From an encoder ------------------------------------------------------------------------------------------------------
 
 
 def variables_of(encoder: Encoder, order: Sequence[str]) -> tuple[Variable, ...]:
     """The variables of encoded columns, in this order."""
     return tuple(_variable(name, encoder.columns[name], encoder.outermost_level) for name in order)
+
+
+@dataclasses.dataclass(frozen=True)
+class FarGroup:
+    """Values at one end of a distribution that an empty gap parts from the rest.
+
+    Attributes:
+        below, above: Its interval of levels.
+        beside: A value in the gap, next to it.
+    """
+
+    below: float
+    above: float
+    beside: float
+
+
+def far_groups(learned: Distribution) -> list[FarGroup]:
+    """The far groups of a distribution: one at either end, at most."""
+    lower = _lowest_group(learned)
+    upper = _lowest_group(Distribution(-learned.values[::-1], 1.0 - learned.cdf[::-1], learned.integer))
+    found = [] if lower is None else [lower]
+    return found if upper is None else [*found, FarGroup(1.0 - upper.above, 1.0, -upper.beside)]
+
+
+def _lowest_group(learned: Distribution) -> FarGroup | None:
+    """The group below the widest gap, if it is far from the rest."""
+    values, cdf = learned.values, learned.cdf
+    starts = np.flatnonzero((cdf >= LEAST_GROUP) & (cdf <= MOST_GROUP))
+    if not len(starts):
+        return None
+    ends = np.searchsorted(cdf, cdf[starts] * (1.0 + EMPTY), side="right") - 1
+    widest = int(np.argmax(values[ends] - values[starts]))
+    start, end = int(starts[widest]), int(ends[widest])
+    even, width = (np.arange(64) + 0.5) / 64, float(values[end] - values[start])
+    group, rest = learned.quantile(cdf[start] * even), learned.quantile(cdf[end] + (1.0 - cdf[end]) * even)
+    least = max(WIDE_GAP * float(rest.std()), float(group.std()) / NARROW, 2.0 * learned.integer)
+    if width <= 0.0 or width < least:
+        return None
+    beside = math.floor(values[start]) + 1.0 if learned.integer else float(values[start] + 0.01 * width)
+    return FarGroup(0.0, float(cdf[start]), beside)
 
 
 def _variable(name: str, known: ColumnEncoder, edge: float) -> Variable:
@@ -190,13 +264,17 @@ def _variable(name: str, known: ColumnEncoder, edge: float) -> Variable:
         wide = above - below > LEAST_ATOM
         if float((above - below)[wide].sum()) < LEAST_LISTED:
             wide = np.zeros_like(wide)
+        below, above = below[wide], above[wide]
+        for group in far_groups(learned):
+            if not np.any((below < group.above) & (above > group.below)):
+                below, above = np.append(below, group.below), np.append(above, group.above)
         if known.is_pass_through:
-            wide = np.zeros_like(wide)
-        levels = np.concatenate([[[np.nan, np.nan]], np.stack([below[wide], above[wide]], axis=1)])
-        edges = np.unique(np.concatenate([[0.0, 1.0], below[wide], above[wide]]))
+            below, above = below[:0], above[:0]
+        levels = np.concatenate([[[np.nan, np.nan]], np.stack([below, above], axis=1)])
+        edges = np.unique(np.concatenate([[0.0, 1.0], below, above]))
         middle = (edges[:-1] + edges[1:]) / 2
         inside = (middle[:, None] > levels[1:, 0]) & (middle[:, None] < levels[1:, 1])
-        bins = np.where(inside.any(axis=1), inside.argmax(axis=1) + 1, 0) if wide.any() else np.zeros(1, np.int64)
+        bins = np.where(inside.any(axis=1), inside.argmax(axis=1) + 1, 0) if len(below) else np.zeros(1, np.int64)
         width = levels[1:, 1] - levels[1:, 0]
         shares = (1.0 - known.missing) * np.concatenate([[1.0 - width.sum()], width])
     if nullable:
