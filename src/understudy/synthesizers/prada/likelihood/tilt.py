@@ -49,6 +49,8 @@ LEAST_EFFECTIVE = 0.25
 """The weights are worth at least this part of the rows, Σw² <= (Σw)² / (this part · rows): else all are softened."""
 BISECTIONS = 20
 """The power that softens weights is found by so many bisections."""
+CLEARLY = 2.0
+"""Many gaps are larger than noise explains if their mean square is so many of its deviations above the noise's."""
 LEAST_EXCESS = 1e-6
 """A variance ω below this counts as this: means that agree within their noise are left as they are."""
 
@@ -135,18 +137,35 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
 
 
 def moment_term(levels: Levels, moments: NoisyMoments) -> MomentTerm:
-    """The term of measured moments, products of features of two columns.
+    """The term of measured moments, products of features of two columns; those within the noise are left out.
 
-    ω is that of all products, or of one by itself where that is larger: a few large gaps are not taken for noise.
+    ω is that of all products, if they are farther from the pool than noise explains; or that of one by itself, if its
+    gap is larger than the largest of so many that are nothing but noise.
     """
-    x, owners = moments.clipped(moments.features.of_levels(levels)), moments.features.owners
-    one, other = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
-    pairs = one, other
-    made, means = (x @ x.T / x.shape[1])[pairs].astype(np.float64), moments.means[pairs]
-    excess = (means - made) ** 2 - moments.noise**2
-    typical = max(float(excess.mean()) if len(excess) else 0.0, LEAST_EXCESS)
-    penalty = moments.noise**2 / np.maximum(excess, typical)
-    return MomentTerm(rows=x, pairs=pairs, means=means, penalty=penalty)
+    x = moments.clipped(moments.features.of_levels(levels))
+    (one, other), gaps = _product_gaps(x, moments)
+    excess = omegas(gaps, math.sqrt(moments.noise**2 + 1.0 / x.shape[1]))
+    kept, means = excess > 0.0, moments.means[one, other]
+    used, place = np.unique(np.concatenate([one[kept], other[kept]]), return_inverse=True)
+    pairs = place[: kept.sum()], place[kept.sum() :]
+    return MomentTerm(rows=x[used], pairs=pairs, means=means[kept], penalty=moments.noise**2 / excess[kept])
+
+
+def _product_gaps(x: NDArray[np.float32], moments: NoisyMoments) -> tuple[tuple[Codes, Codes], Floats]:
+    """Pairs of features of two columns, and the measured means of their products minus those of public rows."""
+    owners = moments.features.owners
+    pairs = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
+    return pairs, moments.means[pairs] - (x @ x.T / x.shape[1])[pairs].astype(np.float64)
+
+
+def omegas(gaps: Floats, noise: float) -> Floats:
+    """The variance ω of each gap beyond that of its noise; 0 where noise explains it."""
+    count = max(len(gaps), 2)
+    excess = gaps**2 - noise**2
+    typical = float(excess.mean()) if len(gaps) else 0.0
+    typical = typical if typical > CLEARLY * math.sqrt(2.0 / count) * noise**2 else 0.0
+    by_itself = np.abs(gaps) > math.sqrt(2.0 * math.log(count)) * noise
+    return np.where(by_itself, np.maximum(excess, typical), typical)
 
 
 def total_gap(
@@ -164,9 +183,8 @@ def total_gap(
         made = np.bincount(code, minlength=len(share)) / pool
         chance = len(share) * noise**2 + 1.0 / pool
         total.append(max(float(np.sum((share - made) ** 2)) - chance, 0.0) / chance)
-    term = moment_term(levels, moments)
+    _, gaps = _product_gaps(moments.clipped(moments.features.of_levels(levels)), moments)
     chance = moments.noise**2 + 1.0 / pool
-    gaps = term.gaps(np.full(pool, 1.0 / pool))
     of_moments = max(float(np.mean(gaps**2)) - chance, 0.0) / chance if len(gaps) else 0.0
     return float(np.mean(total)) + of_moments if total else of_moments
 
