@@ -6,33 +6,20 @@ Sources: Hinton, Vinyals and Dean (2015), arXiv:1503.02531; Kingma and Ba (2015)
 """
 
 import concurrent.futures
-from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from jax import lax
 from numpy.typing import NDArray
 
 from understudy.core.processors import cores
-from understudy.synthesizers.prada.likelihood.density import log_density, used_inputs
-from understudy.synthesizers.prada.likelihood.parts import Part, Shape, Weights
-from understudy.synthesizers.prada.programs import Array, runs_once
+from understudy.synthesizers.prada.likelihood.parts import Part, Weights
+from understudy.synthesizers.prada.likelihood.slopes import Floats, Learned, given_of, slope
 
-BATCH = 512
+BATCH = 256
 """A step draws this many rows of the pool."""
 DECAYS = (0.9, 0.99)
 """Adam's running means decay by these factors: shorter than under noise, since there is none."""
-
-
-class Learned(NamedTuple):
-    """What a distillation trains."""
-
-    first: Array
-    second: Array
-    places: Array
-    bias: Array
+LEAST = 1e-8
+"""Adam divides by a root mean square that is this much larger."""
 
 
 def distil(
@@ -52,36 +39,33 @@ def distil(
     drawn = _batches(row_weights, steps, draw)
 
     def run(part: Part, weights: Weights, rows: NDArray[np.float32]) -> Weights:
-        learned = _train(weights, np.ascontiguousarray(rows.T), drawn, np.asarray(rate, np.float32), part.shape)
-        return weights._replace(**{name: np.asarray(value) for name, value in learned._asdict().items()})
+        learned = _train(weights, np.ascontiguousarray(rows.T), drawn, rate, part)
+        return weights._replace(**learned._asdict())
 
     with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(lambda each: run(*each), parts))
 
 
-def _batches(row_weights: NDArray[np.float64], steps: int, draw: np.random.Generator) -> NDArray[np.int32]:
+def _batches(row_weights: NDArray[np.float64], steps: int, draw: np.random.Generator) -> NDArray[np.int64]:
     """Rows of every batch, (steps, BATCH): each stratified, so that a batch is as even as can be."""
     levels = np.cumsum(row_weights) / np.sum(row_weights)
     places = (np.arange(BATCH) + draw.random((steps, BATCH))) / BATCH
-    return np.minimum(np.searchsorted(levels, places), len(levels) - 1).astype(np.int32)
+    return np.minimum(np.searchsorted(levels, places), len(levels) - 1)
 
 
-@runs_once("shape")
-def _train(weights: Weights, rows: Array, drawn: Array, rate: Array, shape: Shape) -> Learned:
-    used, adam = used_inputs(weights.sources), optax.scale_by_adam(b1=DECAYS[0], b2=DECAYS[1])
-    rows, drawn = jnp.asarray(rows), jnp.asarray(drawn)
-    steps = len(drawn)
-
-    def loss(learned: Learned, x: jax.Array) -> jax.Array:
-        return -jnp.sum(jnp.mean(log_density(weights._replace(**learned._asdict()), x, shape), axis=1))
-
-    def step(i: jax.Array, carry: tuple[Learned, optax.OptState]) -> tuple[Learned, optax.OptState]:
-        learned, memory = carry
-        slope: Learned = jax.grad(loss)(learned, rows[drawn[i]].T)
-        direction, memory = adam.update(slope._replace(first=jnp.where(used, slope.first, 0.0)), memory)
-        length = rate * 0.5 * (1.0 + jnp.cos(jnp.pi * i / steps))
-        return jax.tree.map(lambda weight, move: weight - length * move, learned, direction), memory
-
-    learned = Learned(*(jnp.asarray(value) for value in weights[:4]))
-    learned, _ = lax.fori_loop(0, steps, step, (learned, adam.init(learned)))
+def _train(weights: Weights, rows: Floats, drawn: NDArray[np.int64], rate: float, part: Part) -> Learned:
+    """Adam, with steps whose length falls from the rate to zero as a cosine does."""
+    learned = Learned(*(np.array(value, np.float32) for value in weights[:4]))
+    given = given_of(weights)
+    means = [(np.zeros_like(each), np.zeros_like(each)) for each in learned]
+    for i, batch in enumerate(drawn):
+        length = rate * 0.5 * (1.0 + np.cos(np.pi * i / len(drawn)))
+        one, other = (1.0 - decay ** (i + 1) for decay in DECAYS)
+        length, least = np.float32(length * np.sqrt(other) / one), np.float32(LEAST * np.sqrt(other))
+        slopes = slope(learned, given, rows[batch], part.shape)
+        for weight, found, (mean, square) in zip(learned, slopes, means, strict=True):
+            if weight.size:
+                mean += np.float32(1.0 - DECAYS[0]) * (found - mean)
+                square += np.float32(1.0 - DECAYS[1]) * (found * found - square)
+                weight += length * mean / (np.sqrt(square) + least)
     return learned

@@ -33,7 +33,7 @@ from understudy.synthesizers.prada.likelihood.parents import (
     prune_parents,
     sources_of,
 )
-from understudy.synthesizers.prada.likelihood.parts import Part, parts_of
+from understudy.synthesizers.prada.likelihood.parts import Part, parts_of, tight_part
 from understudy.synthesizers.prada.likelihood.pool import Pool, PublicRows, Whole, joined
 from understudy.synthesizers.prada.likelihood.reading import Reading, reading_of
 from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties
@@ -350,6 +350,7 @@ def _distil(
 ) -> list[Column]:
     """The columns, trained further on weighted public rows."""
     variables = rows.variables
+    parts = [tight_part(part, columns, variables) for part in parts]
     given = [(part, part.pack(columns, variables), part.rows(rows.inputs, rows.own, rows.states)) for part in parts]
     learned = distil(given, weights, steps=steps, rate=rate, draw=key.child("distil").numpy())
     found = list(columns)

@@ -139,14 +139,14 @@ class Part:
 
 
 def parts_of(columns: Sequence[Column], variables: Sequence[Variable], *, components: int) -> list[Part]:
-    """All columns, in parts of one shape each."""
+    """All columns, in parts of one shape each, with room to spare: the shapes that programs are compiled for."""
     found: list[Part] = []
     for (number, states, rank), members in _kinds(columns, variables).items():
         most = min(MOST_COLUMNS, max(1, MOST_STATES // max(states, 1)))
         chunks = -(-len(members) // most)
         size = _power(-(-len(members) // chunks))
         groups = [tuple(members[i : i + size]) for i in range(0, len(members), size)]
-        read = [np.unique(np.concatenate([columns[j].sources for j in group])).astype(np.int64) for group in groups]
+        read = [_read_by(group, columns) for group in groups]
         shape = Shape(
             columns=size,
             inputs=_step(max(len(columns[j].sources) for j in members)),
@@ -159,6 +159,24 @@ def parts_of(columns: Sequence[Column], variables: Sequence[Variable], *, compon
         )
         found += [Part(shape, group, features) for group, features in zip(groups, read, strict=True)]
     return found
+
+
+def tight_part(part: Part, columns: Sequence[Column], variables: Sequence[Variable]) -> Part:
+    """The same columns without room to spare: what is not compiled needs none."""
+    features = _read_by(part.members, columns)
+    shape = dataclasses.replace(
+        part.shape,
+        columns=len(part.members),
+        inputs=max(len(columns[j].sources) for j in part.members),
+        features=len(features),
+        states=max(variables[j].states for j in part.members),
+    )
+    return Part(shape, part.members, features)
+
+
+def _read_by(members: Sequence[int], columns: Sequence[Column]) -> NDArray[np.int64]:
+    """The inputs that some columns read, between them."""
+    return np.unique(np.concatenate([columns[j].sources for j in members])).astype(np.int64)
 
 
 def _kinds(columns: Sequence[Column], variables: Sequence[Variable]) -> dict[tuple[bool, int, int], list[int]]:

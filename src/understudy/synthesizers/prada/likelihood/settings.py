@@ -54,9 +54,9 @@ class LikelihoodSettings(Settings):
     threshold: float = 0.02
     average: float = 0.5
     pool_rows: int = 40_960
-    distillation_steps: int = 1500
-    second_distillation_steps: int = 1000
-    distillation_rate: float = 0.01
+    distillation_steps: int = 600
+    second_distillation_steps: int = 400
+    distillation_rate: float = 0.03
     encoding_share: float = 0.4
     graph_share: float = 0.25
     moments_share: float = 0.15
