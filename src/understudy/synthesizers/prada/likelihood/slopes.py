@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from understudy.synthesizers.prada.likelihood.columns import HALF, MIDDLE
 from understudy.synthesizers.prada.likelihood.parts import Shape, Weights
 
-Floats = NDArray[np.float32]
+Floats = NDArray[np.floating]
 
 NEVER = np.float32(-1e9)
 """The logit of what is no state of a column."""

@@ -154,7 +154,8 @@ def moment_term(levels: Levels, moments: NoisyMoments) -> MomentTerm:
 def _product_gaps(x: NDArray[np.float32], moments: NoisyMoments) -> tuple[tuple[Codes, Codes], Floats]:
     """Pairs of features of two columns, and the measured means of their products minus those of public rows."""
     owners = moments.features.owners
-    pairs = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
+    one, other = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
+    pairs = one, other
     return pairs, moments.means[pairs] - (x @ x.T / x.shape[1])[pairs].astype(np.float64)
 
 
