@@ -21,7 +21,7 @@ from understudy.synthesizers.prada.programs import Array
 MOST_COLUMNS = 8
 """A part has at most this many columns, ..."""
 ENOUGH_COLUMNS = 5
-"""Fewer columns of a kind join a roomier kind: to compile another program takes longer than padding."""
+"""Of two kinds, one of which has fewer columns, all have the roomier: another program takes longer than padding."""
 MOST_STATES = 512
 """... and at most so many states in all, unless it is a single column."""
 
@@ -187,7 +187,8 @@ def _kinds(columns: Sequence[Column], variables: Sequence[Variable]) -> dict[tup
     for kind in sorted(kinds):
         number, states, rank = kind
         roomier = [other for other in kinds if other[0] == number and other[2] == rank and other[1] > states]
-        if len(kinds[kind]) < ENOUGH_COLUMNS and roomier and not (rank and min(roomier)[1] > 4 * states):
+        few = len(kinds[kind]) < ENOUGH_COLUMNS or any(len(kinds[other]) < ENOUGH_COLUMNS for other in roomier)
+        if few and roomier and not (rank and min(roomier)[1] > 4 * states):
             kinds[min(roomier)] = sorted(kinds[min(roomier)] + kinds.pop(kind))
     return kinds
 
