@@ -6,8 +6,13 @@ together vary less. Public mathematics: nothing here is given a private row.
 Sources: Cochran (1977), "Sampling techniques", chapter 5, for stratified sampling.
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
+
+from understudy.core.processors import in_threads
+from understudy.core.randomness import Key
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -30,10 +35,16 @@ def stratified_uniforms(groups: Integers, draw: np.random.Generator) -> Floats:
 def stratified_levels(levels: Floats, draw: np.random.Generator) -> Floats:
     """Levels in the same order, of which one lies in each interval [i / m, (i + 1) / m); missing ones stay missing."""
     present = np.flatnonzero(~np.isnan(levels))
-    order = present[np.argsort(levels[present], kind="stable")]
+    order = present[np.argsort(levels[present])]  # the default, which is several times as fast as a stable one
     stratified = np.full(len(levels), np.nan)
     stratified[order] = _within(np.arange(len(order)), len(order), draw)
     return stratified
+
+
+def evenly(columns: Mapping[str, Floats], key: Key, names: Sequence[str]) -> dict[str, Floats]:
+    """Columns of levels, those of these names stratified, each with draws of its own."""
+    found = in_threads(lambda name: stratified_levels(columns[name], key.child(name).numpy()), names)
+    return dict(columns) | dict(zip(names, found, strict=True))
 
 
 def _within(place: Integers, intervals: Integers | int, draw: np.random.Generator) -> Floats:

@@ -21,6 +21,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.processors import in_threads
 from understudy.encoding.columns import ColumnEncoder, ColumnFacts, PassThroughEncoder, facts_of, from_facts
 from understudy.encoding.plan import ancestors, measurement_of
 from understudy.privacy.ledger import Ledger
@@ -90,7 +91,9 @@ class Encoder:
 
     def decode(self, levels: Levels) -> dict[str, NDArray]:
         """Columns of values from columns of levels."""
-        return {name: self.columns[name].values(levels[name]) for name in self.schema.names}
+        names = self.schema.names
+        found = in_threads(lambda name: self.columns[name].values(levels[name]), names)
+        return dict(zip(names, found, strict=True))
 
     def strata(self, columns: Mapping[str, NDArray]) -> dict[str, NDArray]:
         """The bin of every row in each of some columns of values, for margins: a category, or the bin of its level.

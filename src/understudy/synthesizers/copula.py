@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Satisfies, Settings
-from understudy.core.stratified import stratified_levels
+from understudy.core.stratified import evenly
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.encoding.scores import ScoreColumn, loading, score_columns, score_rows, target_weightings
 from understudy.privacy.ledger import Ledger
@@ -182,7 +182,7 @@ class FittedCopula:
                 levels[coordinate.column] = level
         for name, rows in gone.items():
             levels[name][rows] = np.nan
-        return {name: stratified_levels(level, draw) for name, level in levels.items()}
+        return evenly(levels, key.child("even"), list(levels))
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
         """Every earlier column: one correlation matrix joins them all."""

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from understudy.core.files import reason, replacing
+from understudy.core.processors import in_threads
 from understudy.tables import formats
 from understudy.tables.column import DAY, Column
 from understudy.tables.schema import Schema
@@ -42,7 +43,9 @@ def to_frame(
     """
     if kind not in ("polars", "pandas", "pyarrow"):
         raise ValueError(f"to_frame: expected kind to be polars, pandas or pyarrow, got {kind!r}.")
-    frame = pl.DataFrame([_to_series(columns[column.name], column, labels.get(column.name, ())) for column in schema])
+    frame = pl.DataFrame(
+        in_threads(lambda column: _to_series(columns[column.name], column, labels.get(column.name, ())), schema)
+    )
     if kind == "pandas":
         return _to_pandas(frame, columns, schema, labels)
     return frame if kind == "polars" else frame.to_arrow(compat_level=pl.CompatLevel.oldest())

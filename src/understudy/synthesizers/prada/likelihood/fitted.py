@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.core.stratified import stratified_levels
+from understudy.core.stratified import evenly
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.synthesizers.prada.likelihood.columns import Column
 from understudy.synthesizers.prada.likelihood.drawing import Densities
@@ -42,9 +42,9 @@ class FittedDensity:
         return tuple(variable.name for variable in self.densities.variables)
 
     def sample(self, n: int, *, key: Key) -> Levels:
-        levels, draw = self.densities.sample(n, key=key), key.child("even").numpy()
+        levels, draws = self.densities.sample(n, key=key), key.child("even")
         even = {v.name for v in self.densities.variables if v.number and not v.pass_through}
-        return {name: stratified_levels(level, draw) if name in even else level for name, level in levels.items()}
+        return evenly(levels, draws, [name for name in levels if name in even])
 
     def log_density(
         self, encoder: Encoder, columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]
