@@ -142,8 +142,10 @@ class LedgerFile:
         records = self.records()
         if not records:
             return f"{self.path}: no fits and no caps yet."
-        parts = [_show(records, table) for table in dict.fromkeys(record["table"] for record in records)]
-        return "\n\n".join(parts)
+        by_table: dict[str, list[Record]] = {}
+        for record in records:
+            by_table.setdefault(record["table"], []).append(record)
+        return "\n\n".join(_show(own, table) for table, own in by_table.items())
 
     def _refuse_beyond_cap(self, records: list[Record], table: str, asked: Budget) -> None:
         if cap := _cap(records, table):
