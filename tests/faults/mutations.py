@@ -22,7 +22,26 @@ NUMBERS = (
     *("9" * 25, "1" + "0" * 300, "1" + "0" * 400, "9" * 5000, "0.1", "-0.0", "1.5", "true", "null"),
 )
 VALUES = (
-    *(None, True, False, 0, -1, 1, 2, 3.5, -0.0, 1e300, 1e308, -1e308, 5e-324, 2**31, 2**53 + 1, 2**63, 10**30, 10**400),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        2,
+        3.5,
+        -0.0,
+        1e300,
+        1e308,
+        -1e308,
+        5e-324,
+        2**31,
+        2**53 + 1,
+        2**63,
+        10**30,
+        10**400,
+    ),
     *("", "a", "0", "\x00", "\n", "\ud800", "𝔘", "a" * 10_000, "other", "north", "%", "%Y", "1990-01-01", "column/0"),
     *([], [[]], [None], [1, 2, 3], ["a", "a"], [1e308, -1e308], {}, {"a": 1}, {"name": "copula"}, [0] * 1000),
 )
@@ -128,7 +147,9 @@ def damaged_array(array: np.ndarray, draw: random.Random) -> np.ndarray:
     flat = np.array(array)
     if flat.size and flat.dtype.kind in "fiu":
         with np.errstate(all="ignore"):
-            numbers = np.array([0, -1, 1, 1e300, -1e300, np.nan, np.inf, -np.inf, 2**40, 5e-324, 0.5]).astype(flat.dtype)
+            numbers = np.array([0, -1, 1, 1e300, -1e300, np.nan, np.inf, -np.inf, 2**40, 5e-324, 0.5]).astype(
+                flat.dtype
+            )
         flat.reshape(-1)[draw.randrange(flat.size)] = draw.choice(numbers)
     return flat
 

@@ -27,17 +27,64 @@ MEMORY = 2**30
 
 TOML_WORDS = (
     *(b"\n[columns.", b"]\n", b"[[", b'"""', b"'''", b" = ", b"low = ", b"high = ", b"kind = ", b"nullable = true\n"),
-    *(b'values = ["a", "b"]\n', b"rows = ", b'unit = "u"\nmax_rows_per_unit = ', b"decimals = 3\n", b"atoms = [0, 1]\n"),
+    *(
+        b'values = ["a", "b"]\n',
+        b"rows = ",
+        b'unit = "u"\nmax_rows_per_unit = ',
+        b"decimals = 3\n",
+        b"atoms = [0, 1]\n",
+    ),
     *(b'"continuous"', b'"integer"', b'"categorical"', b'"boolean"', b'"datetime"', b'"date"', b"1990-01-01", b"\xff"),
     *(b'constraints = ["age <= salary", "a = b + c", "a implies b"]\n', b'levels = "prefix"\n', b"levels = [1, 3]\n"),
-    *(b'[file]\ndelimiter = ";"\n', b'encoding = "utf-16"\n', b'format = "%d.%m.%Y"\n', b"missing = ['?']\n", b"a.b.c.d = 1"),
+    *(
+        b'[file]\ndelimiter = ";"\n',
+        b'encoding = "utf-16"\n',
+        b'format = "%d.%m.%Y"\n',
+        b"missing = ['?']\n",
+        b"a.b.c.d = 1",
+    ),
 )
 CSV_WORDS = (
-    *(b'"', b'""', b",", b"\n", b"\r\n", b"\r", b";", b"\t", b"#", b"NA", b"?", b"nan", b"1e999", b"-inf", b"\x00", b"\xff"),
-    *(b"\xef\xbb\xbf", b"\xff\xfe", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x9c", b"9" * 400, b"0" * 5000, b"age", b"north"),
+    *(
+        b'"',
+        b'""',
+        b",",
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b";",
+        b"\t",
+        b"#",
+        b"NA",
+        b"?",
+        b"nan",
+        b"1e999",
+        b"-inf",
+        b"\x00",
+        b"\xff",
+    ),
+    *(
+        b"\xef\xbb\xbf",
+        b"\xff\xfe",
+        b"\x1f\x8b",
+        b"\x28\xb5\x2f\xfd",
+        b"x\x9c",
+        b"9" * 400,
+        b"0" * 5000,
+        b"age",
+        b"north",
+    ),
 )
 JSON_WORDS = (
-    *(b'{"kind": "fit"}\n', b'{"kind": "understudy-ledger", "format": 1}\n', b"\n", b"{", b"}", b"[" * 100, b'"epsilon": '),
+    *(
+        b'{"kind": "fit"}\n',
+        b'{"kind": "understudy-ledger", "format": 1}\n',
+        b"\n",
+        b"{",
+        b"}",
+        b"[" * 100,
+        b'"epsilon": ',
+    ),
     *(b'"kind": "cap", ', b'"kind": "fit", ', b"-1", b"1e999", b"NaN", b"null", b'"\\ud800"', b"\xff"),
 )
 
@@ -184,7 +231,9 @@ def main(kind: str, folder: str, first: str, count: str) -> int:
         if peak > MEMORY:
             print(f"{kind} {number}: took {peak / 2**20:.0f} MiB", file=sys.stderr)
             return 1
-    print(json.dumps({"inputs": int(count), "accepted": accepted, "slowest": slowest, "mb": peak >> 20, "broken": broken}))
+    print(
+        json.dumps({"inputs": int(count), "accepted": accepted, "slowest": slowest, "mb": peak >> 20, "broken": broken})
+    )
     return int(bool(broken))
 
 

@@ -49,4 +49,6 @@ def check_ends(path: Path, source: str) -> None:
         except BadClaims:
             raise damaged(source, "Parquet") from None
         except Oversized:
-            raise TableError(f"{source} unpacks to over 256 times its size. If that is right, save it as CSV.") from None
+            raise TableError(
+                f"{source} unpacks to over 256 times its size. If that is right, save it as CSV."
+            ) from None
