@@ -1,4 +1,4 @@
-"""One process of fuzzing: reads many damaged files, and ends with a count or with the number of the input that broke it.
+"""One process of fuzzing: reads many damaged files, and ends with a count or with the number of what broke it.
 
     python reading.py KIND FOLDER FIRST COUNT
 

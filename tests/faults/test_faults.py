@@ -23,8 +23,9 @@ from understudy.privacy.ledger_file import LedgerError, LedgerFile
 RUN = "from understudy.cli import main; main()"
 LITTLE_MEMORY = """if True:
     import resource, sys
-    import understudy.model, understudy.pipeline
+    import understudy
     from understudy.cli import main
+    understudy.fit("people.csv", "people.toml", "copula", epsilon=1.0).sample(10)  # all that is needed once is there
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     limit = used + int(sys.argv.pop(1)) * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -149,7 +150,7 @@ def test_a_read_only_folder_is_refused_before_anything_is_charged(folder, mounte
 
 def test_a_file_where_a_folder_should_be_is_one_line(tmp_path):
     (tmp_path / "folder").write_text("a file")
-    with pytest.raises(LedgerError, match="Not a directory|not a directory"):
+    with pytest.raises(LedgerError, match=r"[Nn]ot a directory"):
         LedgerFile(tmp_path / "folder" / "budget.jsonl").charge("example", 1.0, 1e-6, "copula")
 
 
@@ -157,9 +158,11 @@ def test_a_file_where_a_folder_should_be_is_one_line(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("megabytes", [1, 8, 30, 60, 100, 200, 400])
+@pytest.mark.parametrize("megabytes", [1, 10, 30, 60, 90, 130, 200])
 def test_a_fit_without_memory_is_charged_if_it_left_a_model_and_ends_in_few_words(folder, megabytes):
-    status, _, err = ended(LITTLE_MEMORY, megabytes, *fit_words(), cwd=folder)
+    datasets.example(200_000).write_csv(folder / "many.csv")
+    words = ["many.csv" if word == "people.csv" else word for word in fit_words()]
+    status, _, err = ended(LITTLE_MEMORY, megabytes, *words, cwd=folder)
     charged, is_there = fits(folder / "budget.jsonl"), (folder / "m.understudy").exists()
     assert charged in (0, 1) and charged >= is_there and is_there == (status == 0)
     if is_there:
