@@ -124,15 +124,13 @@ def _save(model: "understudy.Model", output: str) -> None:
     import tempfile
     from pathlib import Path
 
-    from understudy.model import ModelError
-
     try:
         model.save(output)
-    except ModelError as error:
+    except understudy.ModelError as error:
         rescued = Path(tempfile.gettempdir()) / f"{model.receipt.id}.understudy"
         try:
             model.save(rescued)
-        except ModelError:
+        except understudy.ModelError:
             raise Refused(f"{error} The fit was done and stays charged; its model is lost.") from None
         raise Refused(f"{error} The fit was done and stays charged; its model is in {rescued}.") from None
 
