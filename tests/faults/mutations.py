@@ -216,7 +216,7 @@ def _with_damaged_array(packed: bytes, draw: random.Random) -> bytes:
     else:
         arrays[name] = damaged_array(arrays[name], draw)
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
+    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
     if change != 7:
         return buffer.getvalue()
     # The header of an array, which says its shape and type.

@@ -123,7 +123,7 @@ def test_a_killed_charge_is_in_the_ledger_if_it_was_told(killer, tmp_path):
     ledger.set_cap("example", 1000.0, 0.5)
     status, length = killer.run("charge", ledger.path)
     assert status == 0
-    untold = 0
+    untold, charged = 0, []
     for _ in range(TIMES):
         killer.kill(length, "charge", ledger.path)
         try:
