@@ -239,6 +239,19 @@ def test_threads_of_one_process_never_overspend_whatever_the_lock_is(tmp_path, k
     assert (ledger.total("people").fits, len(refused)) == (15, 5)
 
 
+def test_a_file_system_without_locks_is_one_line_and_nothing_is_charged(tmp_path, monkeypatch):
+    import errno
+    import fcntl
+
+    def without_locks(descriptor, kind):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    with pytest.raises(LedgerError, match="No locks available"):
+        LedgerFile(tmp_path / "budget.jsonl").charge("people", 1.0, 1e-6, "copula")
+    assert (tmp_path / "budget.jsonl").read_bytes() == b""
+
+
 # Damaged bytes -----------------------------------------------------------------------------------------------------
 
 
