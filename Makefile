@@ -5,7 +5,7 @@ PIP := $(BIN)/pip install -q --disable-pip-version-check -c requirements.lock
 # Statistics over many draws, the report in a real browser, and public data sets are left to `make test-all`.
 EVERY_CHANGE := not slow and not browser and not dataset
 
-.PHONY: demo test test-all check style docs lock clean
+.PHONY: demo test test-all check style docs lock locked sbom advisories clean
 
 .venv/installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -23,7 +23,7 @@ test: .venv/installed-test
 	$(BIN)/pytest -n auto -m '$(EVERY_CHANGE)'
 
 test-all: .venv/installed-test
-	$(BIN)/pytest -n auto
+	UNDERSTUDY_FAULTS=full $(BIN)/pytest -n auto
 
 style: .venv/installed-test
 	$(BIN)/ruff format --check .
@@ -37,6 +37,24 @@ docs: .venv/installed
 
 lock: .venv/installed-test
 	$(BIN)/pip freeze --exclude-editable > requirements.lock
+	$(BIN)/python .ci/supply.py hashes
+	$(BIN)/python .ci/supply.py sbom
+
+# Everything in the lock file, each file checked against its hash.
+locked:
+	$(PYTHON) -m venv .venv
+	$(PYTHON) .ci/supply.py requirements > .venv/requirements.txt
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r .venv/requirements.txt
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
+	touch .venv/installed .venv/installed-test
+
+sbom: .venv/installed-test
+	$(BIN)/python .ci/supply.py sbom
+
+# Known weaknesses of the packages in the lock file; asks a public database.
+advisories: .venv/installed
+	$(BIN)/pip install -q --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit -r requirements.lock --no-deps --disable-pip
 
 clean:
 	rm -rf .venv demo build dist

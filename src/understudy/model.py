@@ -5,17 +5,15 @@ nothing is read from it that is not named here.
 """
 
 import dataclasses
-import io
 import json
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core import archive
 from understudy.core.files import reason, replacing, sha256
 from understudy.core.notebooks import card
 from understudy.core.randomness import Key
@@ -37,8 +35,6 @@ from understudy.tables.writing import as_shown, to_frame
 
 # A model file says which format it has; only this one is read. Version 0.1.0 wrote format 1.
 FORMAT = 2
-# A model file that would unpack to more bytes than this is not read.
-LARGEST_FILE = 2**32
 # The arrays of the fitted generator have this before their names in the file.
 GENERATOR = "generator/"
 
@@ -264,14 +260,7 @@ class Model:
             "receipt": json.loads(self.receipt.to_json()),
         }
         own = {f"{GENERATOR}{name}": array for name, array in self.generator.arrays().items()}
-        packed = io.BytesIO()
-        np.savez_compressed(packed, allow_pickle=False, **self.encoder.arrays(), **own)
-        whole = io.BytesIO()
-        with zipfile.ZipFile(whole, "w") as archive:
-            for name, content in (("model.json", json.dumps(document, indent=1)), ("arrays.npz", packed.getvalue())):
-                # A ZipInfo without a date has that of 1980, so that the time of saving is not in the file.
-                archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
-        return whole.getvalue()
+        return archive.pack(document, {**self.encoder.arrays(), **own})
 
     @property
     def sha256(self) -> str:
@@ -311,17 +300,16 @@ def load(path: str | os.PathLike[str]) -> Model:
     """
     name = os.fspath(path)
     try:
-        with zipfile.ZipFile(Path(path)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > LARGEST_FILE:
-                raise ModelError(f"{name} unpacks to more than a model can be; it was not read.")
-            document = json.loads(archive.read("model.json"))
-            packed = io.BytesIO(archive.read("arrays.npz"))
-        with np.load(packed, allow_pickle=False) as arrays:
-            return _rebuild(name, document, {key: arrays[key] for key in arrays.files})
+        document, arrays = archive.unpack(path)
+        return _rebuild(name, document, arrays)
     except OSError as error:
         raise ModelError(f"{name} cannot be read: {reason(error)}.") from None
-    except ModelError:
+    except (ModelError, MemoryError):
         raise
+    except archive.Oversized:
+        raise ModelError(f"{name} unpacks to more than a model can be; it was not read.") from None
+    except archive.Changed:
+        raise ModelError(f"{name} was changed after it was written. Take another copy, or fit again.") from None
     except Exception:
         raise ModelError(
             f"{name} is not a whole understudy model. Was it cut short, or made by another program?"
@@ -330,7 +318,8 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 def _rebuild(name: str, document: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Model:
     if document["format"] != FORMAT:
-        raise ModelError(f"{name} has format {document['format']}, and this version reads format {FORMAT}.")
+        raise ModelError(f"{name} has format {int(document['format'])}, and this version reads format {FORMAT}.")
+    archive.check(document, arrays)
     schema = Schema.parse(document["schema"], "the model's schema")
     method = document["method"]["name"]
     settings = {key: value for key, value in document["method"].items() if key != "name"}

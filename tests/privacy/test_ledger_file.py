@@ -47,7 +47,7 @@ def test_a_new_ledger_says_what_it_is_and_then_what_was_spent(ledger):
     identity = ledger.charge("people", 1.0, 1e-6, "copula", version="1.2.3")
     header, fit = map(json.loads, ledger.path.read_text().splitlines())
     assert header == {"kind": "understudy-ledger", "format": 1}
-    assert fit == {**FIT, "id": identity, "version": "1.2.3", "time": fit["time"]}
+    assert fit == {**FIT, "id": identity, "version": "1.2.3", "time": fit["time"], "digest": fit["digest"]}
 
 
 def test_totals_are_sums_table_by_table(ledger):

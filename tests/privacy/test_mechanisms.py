@@ -128,7 +128,7 @@ def test_no_mechanism_takes_a_function(module):
 def test_noise_lies_on_the_lattice_that_is_accounted_for(key, sigma):
     steps = discrete_gaussian(sigma, 200, key) * lattice(sigma)
     np.testing.assert_array_equal(steps, np.rint(steps))
-    assert sigma * lattice(sigma) >= 32
+    assert sigma * lattice(sigma) >= 128
     assert 0.7 < steps.std() / (sigma * lattice(sigma)) < 1.3
 
 

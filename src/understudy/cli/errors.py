@@ -17,6 +17,7 @@ import click
 
 import understudy
 
+_LEAST_FREE = 2**20  # bytes; most models need less, and a fit that cannot be written has spent its budget
 _TABLES = (".csv", ".tsv", ".txt", ".gz", ".zst", ".parquet", ".feather", ".xlsx", ".sav", ".dta", ".sas7bdat")
 
 
@@ -108,7 +109,7 @@ def _refusal(error: BaseException) -> Refused | None:
     if isinstance(error, OSError) and error.strerror:
         place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         return Refused(f"{place}{error.strerror.lower()}.")
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
         return Refused("there is not enough memory. Ask for fewer rows at a time.")
     if _is_debugging():
         return None
@@ -140,6 +141,7 @@ def check_place(path: str, *kept: str | None) -> None:
     Args:
         kept: Files of the same command that must not be overwritten.
     """
+    import shutil
     import tempfile
 
     target = Path(os.path.realpath(path))
@@ -153,9 +155,11 @@ def check_place(path: str, *kept: str | None) -> None:
         raise Refused(f"-o {path} cannot be written: there is no folder {str(target.parent)!r}. Make it first.")
     try:
         with tempfile.TemporaryFile(dir=target.parent):
-            pass
+            free = shutil.disk_usage(target.parent).free
     except OSError as error:
         raise Refused(f"-o {path} cannot be written: {(error.strerror or 'no reason given').lower()}.") from None
+    if free < _LEAST_FREE:
+        raise Refused(f"-o {path} cannot be written: its disk has {free >> 10} KiB left. Free some of it first.")
 
 
 def check_readable(path: str) -> None:

@@ -4,7 +4,6 @@ The one rule: they show and compare what was recorded, and measure nothing anew.
 """
 
 import dataclasses
-from typing import Any
 
 import click
 
@@ -76,18 +75,7 @@ def show_ledger(file: str, as_json: bool) -> None:
     if not as_json:
         click.echo(book.show())
         return
-    records = book.records()
-    print_json({"ledger": file, "tables": {name: _entries(book, records, name) for name in book.tables()}})
-
-
-def _entries(book: "understudy.LedgerFile", records: list[dict[str, Any]], table: str) -> dict[str, Any]:
-    """The entries of one table."""
-    cap = book.cap(table)
-    return {
-        "total": dataclasses.asdict(book.total(table)),
-        "cap": None if cap is None else dataclasses.asdict(cap),
-        "records": [record for record in records if record["table"] == table],
-    }
+    print_json({"ledger": file, "tables": {name: dataclasses.asdict(each) for name, each in book.accounts().items()}})
 
 
 @ledger.command("cap")

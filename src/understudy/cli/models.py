@@ -9,7 +9,7 @@ import click
 
 import understudy
 from understudy.cli import options
-from understudy.cli.errors import argument_errors, check_place, noted, read_schema
+from understudy.cli.errors import Refused, argument_errors, check_place, noted, read_schema
 from understudy.cli.options import FILE, count, print_json, waiting
 
 
@@ -112,11 +112,27 @@ def fit(
         strict=strict,
     )
     with noted("The fit was done and stays charged; its model may not be written."):
-        model.save(output)
+        _save(model, output)
     if as_json:
         click.echo(model.receipt.to_json())
     elif not quiet:
         _print_fit(model, output, ledger)
+
+
+def _save(model: "understudy.Model", output: str) -> None:
+    """Writes the model; if that fails, to the folder for temporary files, because its budget is spent."""
+    import tempfile
+    from pathlib import Path
+
+    try:
+        model.save(output)
+    except understudy.ModelError as error:
+        rescued = Path(tempfile.gettempdir()) / f"{model.receipt.id}.understudy"
+        try:
+            model.save(rescued)
+        except understudy.ModelError:
+            raise Refused(f"{error} The fit was done and stays charged; its model is lost.") from None
+        raise Refused(f"{error} The fit was done and stays charged; its model is in {rescued}.") from None
 
 
 def _print_fit(model: "understudy.Model", output: str, ledger: str | None) -> None:

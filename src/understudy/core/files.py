@@ -70,6 +70,14 @@ def lock(descriptor: int, *, shared: bool = False, patience: float = 0.0) -> Non
             time.sleep(0.005)
 
 
+def most_unpacked(size: int) -> int:
+    """How many bytes a packed file of this size may unpack to: 256 MiB, or 256 times its size if that is more.
+
+    Tables and models pack to a tenth or a hundredth, so that a file beyond this was made to fill somebody's memory.
+    """
+    return max(2**28, 256 * size)
+
+
 def sha256(content: bytes | str) -> str:
     """The SHA-256 of bytes, or of text in UTF-8, in hexadecimal: what `sha256sum` prints."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()

@@ -37,6 +37,14 @@ class Constraint(Protocol):
 Constraints = Mapping[str, Constraint]
 
 
+def _float(value: numbers.Real) -> float:
+    """The number as a float; a whole number that is too large for one is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Number:
     """A finite number within bounds; `least` and `most` belong to them, `above` and `below` do not."""
@@ -53,7 +61,7 @@ class Number:
         return " ".join(["a finite number", " and ".join(stated)]).strip()
 
     def holds(self, value: object) -> bool:
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(x := float(value)):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(x := _float(value)):
             return False
         return (
             (self.least is None or x >= self.least)

@@ -192,9 +192,17 @@ def facts_of(encoder: ColumnEncoder) -> tuple[ColumnFacts, Floats]:
 
 
 def from_facts(column: Column, facts: ColumnFacts, knots: Floats) -> ColumnEncoder:
-    """The column encoder that `facts_of` described."""
+    """The column encoder that `facts_of` described.
+
+    Raises:
+        ValueError: The knots are no distribution function, or the share of missing values is none.
+    """
     if facts["given"]:
         return PassThroughEncoder(column)
+    if knots.ndim != 2 or knots.dtype != np.float64 or not np.isfinite(knots).all() or (np.diff(knots) < 0).any():
+        raise ValueError("expected ascending knots")
+    if not 0.0 <= facts["missing"] <= 1.0:
+        raise ValueError("expected a share of missing values")
     values, cdf = knots
     learned = Distribution(values, cdf, facts["integer"])
     if facts["labels"] is None:

@@ -4,7 +4,12 @@ The one rule: charge before reading. A fit is entered, and is on the disk, befor
 read. So a fit that is killed stays charged, and two processes at the same time cannot overspend.
 
 The file holds one JSON object a line and only ever grows. The first line says what the file is; then come
-"cap" and "fit" records. Every change is made under an exclusive lock and fsynced.
+"cap" and "fit" records. Each ends with a digest of itself, so that no damaged byte changes an amount unnoticed; a line
+that a person completed by hand has none. Every change is made under an exclusive lock and fsynced.
+
+The lock is `flock`. Linux makes it a lock at the server for a file on NFS. Where a file system makes it a POSIX lock,
+it belongs to the process and ends with the first descriptor of the file that is closed; so a process opens a ledger
+once at a time (`_ALONE`) and never duplicates its descriptor.
 
 Totals are plain sums of epsilon and of delta (basic composition). They hold even when a later
 budget is chosen after seeing earlier results, which tighter rules do not promise without further
@@ -20,6 +25,7 @@ import errno
 import json
 import os
 import stat
+import threading
 import time
 import uuid
 from collections.abc import Generator
@@ -27,7 +33,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from understudy.core.files import lock
+from understudy.core.files import lock, sha256
 from understudy.core.settings import Satisfies, require
 from understudy.privacy.plan import Budget, BudgetExceeded
 
@@ -37,6 +43,9 @@ HEADER: dict[str, Any] = {"kind": "understudy-ledger", "format": 1}
 _PATIENCE_SECONDS = 30.0
 # Each kind of record has these fields of text, besides epsilon and delta.
 _TEXT_FIELDS = {"cap": ("table", "time"), "fit": ("id", "table", "method", "time", "version")}
+_AMOUNTS, _DIGEST = ("epsilon", "delta"), "digest"
+# One thread of a process has a ledger open at a time.
+_ALONE = threading.Lock()
 
 
 Record = dict[str, Any]
@@ -55,6 +64,15 @@ class Total:
     epsilon: float
     delta: float
     fits: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Account:
+    """What a ledger says of one table: what was spent, the cap that holds, if any, and every record."""
+
+    total: Total
+    cap: Budget | None
+    records: list[Record]
 
 
 class LedgerFile:
@@ -134,21 +152,29 @@ class LedgerFile:
 
     def cap(self, table: str) -> Budget | None:
         """The cap that holds for this table, if any."""
-        cap = _cap(self.records(), table)
-        return Budget(epsilon=cap["epsilon"], delta=cap["delta"]) if cap else None
+        return _cap(self.records(), table)
+
+    def accounts(self) -> dict[str, Account]:
+        """What the file says of each table, in order of appearance, from one reading."""
+        found: dict[str, list[Record]] = {}
+        for record in self.records():
+            found.setdefault(record["table"], []).append(record)
+        return {
+            table: Account(total=_total(records, table), cap=_cap(records, table), records=records)
+            for table, records in found.items()
+        }
 
     def show(self) -> str:
         """The whole file as text, table by table."""
-        records = self.records()
-        if not records:
+        accounts = self.accounts()
+        if not accounts:
             return f"{self.path}: no fits and no caps yet."
-        parts = [_show(records, table) for table in dict.fromkeys(record["table"] for record in records)]
-        return "\n\n".join(parts)
+        return "\n\n".join(_show(table, account) for table, account in accounts.items())
 
     def _refuse_beyond_cap(self, records: list[Record], table: str, asked: Budget) -> None:
         if cap := _cap(records, table):
-            self._refuse_above(records, table, "epsilon", asked.epsilon, cap["epsilon"])
-            self._refuse_above(records, table, "delta", asked.delta, cap["delta"])
+            self._refuse_above(records, table, "epsilon", asked.epsilon, cap.epsilon)
+            self._refuse_above(records, table, "delta", asked.delta, cap.delta)
 
     def _refuse_above(self, records: list[Record], table: str, field: str, asked: float, most: float) -> None:
         # Decimals add as people do: three times 0.1 is 0.3, and a cap of 0.3 allows it.
@@ -165,6 +191,8 @@ class LedgerFile:
     def _open(self, *, write: bool) -> Generator[int, None, None]:
         """The file, open and locked: exclusively to write, together with others to read."""
         descriptor = None
+        if not _ALONE.acquire(timeout=_PATIENCE_SECONDS):
+            raise self._held()
         try:
             descriptor = self._locked(write)
             yield descriptor
@@ -173,6 +201,13 @@ class LedgerFile:
         finally:
             if descriptor is not None:
                 os.close(descriptor)  # and with it the lock
+            _ALONE.release()
+
+    def _held(self) -> LedgerError:
+        return LedgerError(
+            f"{self.path}: another process has held the ledger for {_PATIENCE_SECONDS:.0f} seconds. "
+            "Find out which, and try again."
+        )
 
     def _locked(self, write: bool) -> int:
         """A descriptor of the file that now has this path, under the lock."""
@@ -188,10 +223,7 @@ class LedgerFile:
                     return descriptor
             except BlockingIOError:
                 os.close(descriptor)
-                raise LedgerError(
-                    f"{self.path}: another process has held the ledger for {_PATIENCE_SECONDS:.0f} seconds. "
-                    "Find out which, and try again."
-                ) from None
+                raise self._held() from None
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -203,9 +235,7 @@ class LedgerFile:
 
     def _read(self, descriptor: int) -> list[Record]:
         """The caps and fits, each line checked; a new file has none."""
-        with open(os.dup(descriptor), "rb") as file:
-            file.seek(0)
-            content = file.read()
+        content = _content(descriptor)
         if not content:
             return []
         *lines, rest = content.split(b"\n")
@@ -215,14 +245,14 @@ class LedgerFile:
         if records[0].get("kind") != HEADER["kind"]:
             raise LedgerError(f"{self.path}: not an understudy ledger. Give another path.")
         if records[0] != HEADER:
-            raise LedgerError(
-                f"{self.path}: expected ledger format 1, got {records[0].get('format')!r}. Use a newer understudy."
-            )
+            got = records[0].get("format")
+            got = got if isinstance(got, int) else "another"
+            raise LedgerError(f"{self.path}: expected ledger format 1, got {got}. Use a newer understudy.")
         for number, record in enumerate(records[1:], 2):
             fault = _fault(record)
             if fault:
                 self._refuse_damaged(number, fault)
-        return records[1:]
+        return [_without_digest(record) for record in records[1:]]
 
     def _parse(self, number: int, line: bytes) -> Record:
         try:
@@ -244,6 +274,7 @@ class LedgerFile:
     def _append(self, descriptor: int, record: Record) -> None:
         """Adds one line, and the header to a new file, and waits until they are on the disk."""
         before = os.fstat(descriptor).st_size
+        record = {**record, _DIGEST: _digest(record)}
         records = [record] if before else [HEADER, record]
         content = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in records).encode()
         try:
@@ -287,34 +318,54 @@ def _total(records: list[Record], table: str) -> Total:
     return Total(epsilon=float(_sum(records, table, "epsilon")), delta=float(_sum(records, table, "delta")), fits=fits)
 
 
-def _cap(records: list[Record], table: str) -> Record | None:
+def _cap(records: list[Record], table: str) -> Budget | None:
     caps = [record for record in records if record["kind"] == "cap" and record["table"] == table]
-    return caps[-1] if caps else None
+    return Budget(epsilon=caps[-1]["epsilon"], delta=caps[-1]["delta"]) if caps else None
+
+
+def _content(descriptor: int) -> bytes:
+    """All of an open file, wherever it was read to."""
+    content = bytearray()
+    while part := os.pread(descriptor, 2**20, len(content)):
+        content += part
+    return bytes(content)
+
+
+def _digest(record: Record) -> str:
+    """Of everything that a line says."""
+    return sha256(json.dumps(record, sort_keys=True))[:16]
+
+
+def _without_digest(record: Record) -> Record:
+    return {field: value for field, value in record.items() if field != _DIGEST}
 
 
 def _fault(record: Record) -> str | None:
     """What is wrong with a record, or None. An amount that is not > 0 would hand budget back."""
     kind = record.get("kind")
-    if kind not in _TEXT_FIELDS:
-        return f"unknown kind of record {kind!r}"
+    if not isinstance(kind, str) or kind not in _TEXT_FIELDS:
+        return f"unknown kind of record {kind!r}" if isinstance(kind, str) else "a record of no kind"
     for field in _TEXT_FIELDS[kind]:
         if not isinstance(record.get(field), str):
             return f"{kind}: expected text in {field!r}"
+    if record.keys() - {"kind", *_TEXT_FIELDS[kind], *_AMOUNTS, _DIGEST}:
+        return f"{kind}: unknown field"
     try:
         Budget(epsilon=cast(float, record.get("epsilon")), delta=cast(float, record.get("delta")))
     except ValueError as error:
         return f"{kind}: {str(error).rstrip('.')}"
+    if _DIGEST in record and record[_DIGEST] != _digest(_without_digest(record)):
+        return "it was changed after it was written"
     return None
 
 
-def _show(records: list[Record], table: str) -> str:
-    total, cap = _total(records, table), _cap(records, table)
-    limit = f"cap: epsilon = {cap['epsilon']:g}, delta = {cap['delta']:g}" if cap else "no cap"
+def _show(table: str, account: Account) -> str:
+    total, cap, records = account.total, account.cap, account.records
+    limit = f"cap: epsilon = {cap.epsilon:g}, delta = {cap.delta:g}" if cap else "no cap"
     count = "1 fit" if total.fits == 1 else f"{total.fits} fits"
     lines = [table, f"  spent: epsilon = {total.epsilon:g}, delta = {total.delta:g} in {count}; {limit}"]
     for record in records:
-        if record["table"] == table:
-            what = record["method"] if record["kind"] == "fit" else "(cap set)"
-            cost = f"epsilon = {record['epsilon']:<10g} delta = {record['delta']:<10g}"
-            lines.append(f"  {record['time']:<21} {what:<14} {cost} {record.get('id', '')}".rstrip())
+        what = record["method"] if record["kind"] == "fit" else "(cap set)"
+        cost = f"epsilon = {record['epsilon']:<10g} delta = {record['delta']:<10g}"
+        lines.append(f"  {record['time']:<21} {what:<14} {cost} {record.get('id', '')}".rstrip())
     return "\n".join(lines)

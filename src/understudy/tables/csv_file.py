@@ -37,6 +37,7 @@ def load_csv(path: Path, source: str, schema: Schema, *, covered: bool = True) -
     file.check_quotes()
     if len(names) > 1 and file.is_one_column():
         raise _one_column(file)
+    file.check_lines(len(wanted(schema)))
     places = {name: names.index(name) for name in wanted(schema)}
     dtypes: dict[str, Any] = {str(place): pl.String for place in range(len(names))}
     for column in schema:

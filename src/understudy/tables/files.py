@@ -5,6 +5,8 @@ The one rule: errors of libraries may quote a cell, so none of them passes throu
 
 import contextlib
 import importlib
+import os
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,16 +35,52 @@ def damaged(source: str, form: str) -> TableError:
     return TableError(f"{source} cannot be read as {form}: it is damaged, cut short or something else.")
 
 
+class _Unprinted:
+    """While it is open, nothing is printed to the standard error stream; open it as often as you like.
+
+    polars prints a panic there before Python hears of it, in many lines, of which one may quote a cell.
+    """
+
+    def __init__(self):
+        self._lock, self._depth, self._kept = threading.Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._depth == 0 and not os.environ.get("UNDERSTUDY_DEBUG"):
+                with contextlib.suppress(OSError):  # there is no such stream
+                    self._kept = os.dup(_STDERR)
+                    null = os.open(os.devnull, os.O_WRONLY)
+                    os.dup2(null, _STDERR)
+                    os.close(null)
+            self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0 and self._kept is not None:
+                os.dup2(self._kept, _STDERR)
+                os.close(self._kept)
+                self._kept = None
+
+
+_STDERR = 2
+_PANICS = _Unprinted()
+# How polars says that the machine gave it no memory, or no thread.
+_NO_MEMORY = ("WouldBlock", "OutOfMemory", "Cannot allocate memory", "failed to spawn thread")
+
+
 @contextlib.contextmanager
 def polars_errors(source: str, form: str) -> Iterator[None]:
     """Turns whatever polars raises about a file into one line that shows no cell, and drops its warnings."""
     try:
-        with warnings.catch_warnings(record=True):
+        with warnings.catch_warnings(record=True), _PANICS:
             warnings.simplefilter("always")
             yield
     except pl.exceptions.NoDataError:
         raise TableError(f"{source} has no rows.") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, MemoryError) as error:
+        if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
+            raise TableError(f"{source} cannot be read: there is not enough memory.") from None
         if "utf-8" in str(error).lower():
             advice = " Save it so, or state its `encoding` under [file] in the schema." if form == "CSV" else ""
             raise TableError(f"{source}: expected UTF-8 text.{advice}") from None

@@ -4,17 +4,27 @@ The one rule: the first bytes of a file say how it is packed, whatever its name 
 damaged and not half a table.
 """
 
-import gzip
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+
+from understudy.core.files import most_unpacked
 
 GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ENDINGS = (".gz", ".zst")
 """How the name of a packed file ends."""
 
 
+_MOST_AT_ONCE = 2**23
+_FEW_BYTES = 1024  # Four bytes of Zstandard can stand for 128 KiB.
+
+
 class Damaged(ValueError):
     """The file was packed and cannot be unpacked."""
+
+
+class Oversized(ValueError):
+    """The file would unpack to far more than a table of its size does."""
 
 
 def is_packed(head: bytes) -> bool:
@@ -36,28 +46,51 @@ def unpacked(path: Path) -> bytes:
     Raises:
         OSError: It cannot be read.
         Damaged: It was packed and is cut short or damaged.
+        Oversized: It would unpack to far more than a table of its size does.
     """
     content = path.read_bytes()
+    if not is_packed(content[:4]):
+        return content
+    parts = _members(content) if content.startswith(GZIP) else _frames(content)
+    limit, whole = most_unpacked(len(content)), bytearray()
     try:
-        if content.startswith(GZIP):
-            return gzip.decompress(content)
-        return _frames(content) if content.startswith(ZSTANDARD) else content
-    except (OSError, EOFError, zlib.error, MemoryError, ValueError):
+        for part in parts:
+            whole += part
+            if len(whole) > limit:
+                raise Oversized("it unpacks to too much")
+    except (EOFError, zlib.error):
         raise Damaged("it cannot be unpacked") from None
+    return bytes(whole)
 
 
-def _frames(content: bytes) -> bytes:
-    """What Zstandard packed, in one frame or several."""
+def _members(content: bytes) -> Iterator[bytes]:
+    """What gzip packed, in one member or several, a few megabytes at a time."""
+    rest = content
+    while rest:
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            part = member.decompress(rest, _MOST_AT_ONCE)
+            rest = member.unconsumed_tail
+            if not (part or rest or member.eof):
+                raise EOFError("cut short")
+            yield part
+        rest = member.unused_data.lstrip(b"\0")
+
+
+def _frames(content: bytes) -> Iterator[bytes]:
+    """What Zstandard packed, in one frame or several, so little at a time that no part of it can be large."""
     import zstandard
 
-    parts = []
-    while content:
+    place = 0
+    while place < len(content):
         frame = zstandard.ZstdDecompressor().decompressobj()
-        try:
-            parts.append(frame.decompress(content))
-        except zstandard.ZstdError:
-            raise ValueError("damaged") from None
-        if not frame.eof:
-            raise ValueError("cut short")
-        content = frame.unused_data
-    return b"".join(parts)
+        while not frame.eof:
+            fed = content[place : place + _FEW_BYTES]
+            if not fed:
+                raise EOFError("cut short")
+            try:
+                part = frame.decompress(fed)
+            except zstandard.ZstdError:
+                raise EOFError("damaged") from None
+            place += len(fed) - len(frame.unused_data)
+            yield part

@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from understudy.tables.files import damaged, open_binary, polars_errors
+from understudy.tables.parquet_pages import BadClaims, Oversized, check_claims
 from understudy.tables.schema import Schema
 from understudy.tables.structure import FoundColumn, Source, TableError, check_names, wanted
 
@@ -32,7 +33,10 @@ def sample_parquet(path: Path, source: str, *, rows: int) -> list[tuple[str, Fou
 
 
 def check_ends(path: Path, source: str) -> None:
-    """Refuses a file without the head and the tail of Parquet: polars may panic on one."""
+    """Refuses a file without the head and the tail of Parquet, or with claims that no file can keep.
+
+    polars may panic on such a file, or end the process.
+    """
     with open_binary(path, source) as file:
         head = file.read(4)
         if not head:
@@ -40,3 +44,11 @@ def check_ends(path: Path, source: str) -> None:
         file.seek(max(0, os.fstat(file.fileno()).st_size - 4))
         if head not in (b"PAR1", b"PARE") or file.read(4) != head:
             raise damaged(source, "Parquet")
+        try:
+            check_claims(file)
+        except BadClaims:
+            raise damaged(source, "Parquet") from None
+        except Oversized:
+            raise TableError(
+                f"{source} unpacks to over 256 times its size. If that is right, save it as CSV."
+            ) from None

@@ -14,7 +14,8 @@ from understudy.core.text import did_you_mean
 from understudy.tables import instants
 from understudy.tables.schema import Schema
 
-_WIDEST = 100_000  # So many columns are numbered in a file without a header, at most.
+WIDEST = 100_000
+"""A text file has so many columns at most."""
 
 
 class TableError(ValueError):
@@ -92,14 +93,16 @@ def check_names(names: Sequence[str], schema: Schema, source: str) -> None:
     not among them, none of them is shown.
     """
     needed = wanted(schema)
-    missing = [name for name in needed if name not in names]
+    present = set(names)
+    missing = [name for name in needed if name not in present]
     if len(missing) == len(needed):
         raise TableError(f"{source} has none of the columns that the schema names. Are the names in its first line?")
     if missing:
         hint = did_you_mean(missing[0], [name for name in names if name not in needed])
         raise TableError(f"{source} has no column {missing[0]!r}, which the schema names.{hint}")
     check_distinct(names, source)
-    extra = [name for name in names if name not in needed and name not in schema.ignore]
+    known = {*needed, *schema.ignore}
+    extra = [name for name in names if name not in known]
     if extra:
         more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
         raise TableError(
@@ -113,10 +116,12 @@ def distinct_names(names: list[str]) -> list[str]:
     filled = [name if name.strip() else f"column_{place}" for place, name in enumerate(names, 1)]
     taken, found = set(filled), []
     seen: set[str] = set()
+    numbers: dict[str, int] = {}  # the next to be tried, so that many equal names take no longer than others
     for name in filled:
-        number, free = 2, name
+        free = name
         while free in seen or (free != name and free in taken):
-            free, number = f"{name}_{number}", number + 1
+            numbers[name] = numbers.get(name, 1) + 1
+            free = f"{name}_{numbers[name]}"
         seen.add(free)
         found.append(free)
     return found
@@ -138,11 +143,13 @@ def _number(name: str) -> int:
     """The place that a name such as column_3 stands for; 0 if it is no such name."""
     digits = name.removeprefix("column_")
     number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 8 else 0
-    return number if name == f"column_{number}" and number <= _WIDEST else 0
+    return number if name == f"column_{number}" and number <= WIDEST else 0
 
 
 def check_distinct(names: Sequence[str], source: str) -> None:
     """Refuses two columns of the same name."""
-    repeated = [name for place, name in enumerate(names) if name in names[:place]]
-    if repeated:
-        raise TableError(f"{source} has more than one column {repeated[0]!r}. Rename all but one.")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise TableError(f"{source} has more than one column {name!r}. Rename all but one.")
+        seen.add(name)

@@ -11,11 +11,12 @@ from typing import Any
 
 import polars as pl
 
+from understudy.core.files import most_unpacked
 from understudy.tables import packed
 from understudy.tables.dialect import STANDARD, Dialect
 from understudy.tables.files import damaged, open_binary, polars_errors
 from understudy.tables.quotes import quotes_are_sound, without_comments
-from understudy.tables.structure import TableError, distinct_names
+from understudy.tables.structure import WIDEST, TableError, distinct_names
 
 _HEAD_BYTES = 65536  # A header without quotes is looked for in so many bytes, to spare polars the whole file.
 _BLOCK_BYTES = 1 << 18  # Files are checked in blocks of this size, which fit into a processor's cache.
@@ -66,6 +67,8 @@ class TextFile:
     def _unpacked(self) -> bytes:
         try:
             return packed.unpacked(self.path)
+        except packed.Oversized:
+            raise self._oversized() from None
         except (OSError, ValueError):
             raise damaged(self.source, "CSV") from None
 
@@ -103,12 +106,25 @@ class TextFile:
 
     def first_line(self) -> list[str]:
         """The fields of the first line, empty where nothing is written."""
+        if self._first_delimiters() >= WIDEST:  # polars would take a kilobyte for each
+            raise TableError(f"{self.source}: expected at most {WIDEST} columns, and its first line has more.")
         first, end, _ = self.head.partition(b"\n")
         # Without quotes a header ends with its line, and polars need not be shown the whole file for it.
         alone = end and first.strip() and (not self.dialect.quote or self.dialect.quote.encode() not in first)
         with polars_errors(self.source, "CSV"):
             line = self.parse(first if alone else None, n_rows=1, infer_schema=False, ignore_errors=True)
             return ["" if name is None else name for name in line.row(0)]  # no row: a quote was never closed
+
+    def _first_delimiters(self) -> int:
+        """How many delimiters stand in the first line, which ends outside quotes."""
+        mark, quote, found, is_open = self.separator.encode(), self.dialect.quote.encode(), 0, False
+        for block in self._blocks():
+            for line in block.splitlines(keepends=True):
+                found += line.count(mark)
+                is_open ^= bool(quote) and line.count(quote) % 2 == 1
+                if found >= WIDEST or (line.endswith(b"\n") and not is_open):
+                    return found
+        return found
 
     def header(self) -> list[str]:
         """The names in the first line: a blank one is column_3 by its place, and one that comes again is name_2."""
@@ -128,6 +144,20 @@ class TextFile:
                 f"{self.source} cannot be read as CSV: a quote stands inside a field or is never closed. "
                 f"Put the whole field in quotes and double those inside it: {quote}5{quote * 2} disk{quote}."
             )
+
+    def check_lines(self, columns: int) -> None:
+        """Refuses a file with so many lines that its cells, 8 bytes each, are more than a file of its size unpacks to.
+
+        A cell takes a character, its delimiter or line feed, so only a packed file or one of blank lines is refused.
+        """
+        lines = sum(block.count(b"\n") for block in self._blocks())
+        if 8 * lines * columns > most_unpacked(self.path.stat().st_size):
+            raise self._oversized()
+
+    def _oversized(self) -> TableError:
+        return TableError(
+            f"{self.source} unpacks to over 256 times its size. If that is right, unpack it, and drop its blank lines."
+        )
 
     def is_one_column(self) -> bool:
         """Whether no separator stands below the first line, though something does."""

@@ -7,6 +7,7 @@ TOML is read with the standard library (https://toml.io/en/v1.0.0) and written w
 
 import dataclasses
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 """A TOML document: the values are whatever TOML can hold, and the fields they become check them."""
 
+_LONG_KEY = re.compile(r"""(?:\.[ \t]*[\w"'-][^.=\],\n]*){100}""")
+"""A hundred parts of a dotted key. Numbers in a list have a comma between them."""
 _COLUMN_KEYS = [field.name for field in dataclasses.fields(Column) if field.name != "name"]
 
 
@@ -44,6 +47,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 def parse(text: str, source: str) -> Document:
     """The document that a TOML text spells; `source` is what an error calls it."""
+    if _LONG_KEY.search(text):  # its parts would be read again and again, for hours
+        raise SchemaError(f"{source} is not valid here: a key has a hundred parts or more.")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
