@@ -86,18 +86,13 @@ def noise_of(release: Release) -> Floats:
 
 
 def _judge_labels(release: Release) -> Iterator[Finding]:
-    """A label of the rows is named only if its noisy count reaches the limit."""
-    if release.limit is None:
+    """A label of the rows is named only if its noisy count reaches its limit."""
+    if not isinstance(release.noisy, Mapping):
         return
-    assert isinstance(release.noisy, Mapping) and isinstance(release.exact, Mapping)
-    unpaid = [label for label in release.value[0] if label not in release.noisy or _is_too_rare(release, label)]
-    if unpaid:
-        yield Finding("labels", release.mechanism, f"{unpaid[0]!r} is named below the limit of {release.limit:.4g}.")
-
-
-def _is_too_rare(release: Release, label: str) -> bool:
-    assert isinstance(release.noisy, Mapping) and release.limit is not None
-    return release.noisy[label] < release.limit
+    for label in release.value[0]:
+        if label not in release.noisy or release.noisy[label] < release.limits.get(label, -np.inf):
+            yield Finding("labels", release.mechanism, f"{label!r} is named below its limit.")
+            return
 
 
 # A pair of fits ------------------------------------------------------------------------------------------------------
@@ -147,7 +142,7 @@ def judge_pair(base: Tape, other: Tape, what: str) -> Iterator[Finding]:
             words = f"{what} changes the answer by {change:.6g} of the charged sensitivity."
             yield Finding("sensitivity", release.mechanism, words)
     for mine, theirs in zip(base.releases, other.releases, strict=False):
-        if mine.limit is not None:
+        if isinstance(mine.exact, Mapping):
             yield from _judge_new_labels(mine, theirs, what)
 
 
@@ -156,11 +151,13 @@ def _judge_new_labels(mine: Release, theirs: Release, what: str) -> Iterator[Fin
     from scipy.stats import norm
 
     assert isinstance(mine.exact, Mapping) and isinstance(theirs.exact, Mapping) and mine.charge is not None
-    assert mine.limit is not None
     charge, chance = mine.charge, 0.0
-    for own, foreign in ((mine.exact, theirs.exact), (theirs.exact, mine.exact)):
-        alone = [count for label, count in own.items() if label not in foreign and count > 0]
-        chance = max(chance, sum(float(norm.sf((mine.limit - count) / charge.sigma)) for count in alone))
+    for release, own, foreign in ((mine, mine.exact, theirs.exact), (theirs, theirs.exact, mine.exact)):
+        alone = {label: count for label, count in own.items() if label not in foreign and count > 0}
+        gaps = [(release.limits.get(label, np.inf) - count) / charge.sigma for label, count in alone.items()]
+        chance = max(chance, float(sum(norm.sf(gap) for gap in gaps)))
     if chance > charge.threshold_delta:
-        words = f"{what} has a label that is named with probability {chance:.3g}; charged: {charge.threshold_delta:.3g}."
+        words = (
+            f"{what} has a label that is named with probability {chance:.3g}; charged: {charge.threshold_delta:.3g}."
+        )
         yield Finding("labels", mine.mechanism, words)

@@ -1,6 +1,7 @@
 """Replay: a fit is recorded mechanism by mechanism, and fitted again to neighbouring tables with the same releases.
 
-The one rule: only tables that `worlds` makes from a schema are recorded. No function in here takes a table of a user.
+The one rule: only tables that `replay_tables` makes from a schema are recorded. No function in here
+takes a table of a user.
 
 A fit is a function of what its mechanisms release, of public facts and of a key. So a fit to a neighbour, with the same
 key, whose mechanisms hand out the recorded releases must be the same fit, bit by bit: the same charges in the same
@@ -21,9 +22,9 @@ from understudy import pipeline
 from understudy.audit import account
 from understudy.audit.comparison import changes, judge, judge_pair
 from understudy.audit.finding import Finding
+from understudy.audit.replay_tables import ReplayTables, replay_tables, small
 from understudy.audit.shortened import shortened
 from understudy.audit.tape import Diverged, Tape
-from understudy.audit.worlds import World, small, worlds
 from understudy.privacy import recording
 from understudy.privacy.plan import Charge
 from understudy.synthesizers.base import Method
@@ -95,7 +96,7 @@ class _Fit:
 
 
 def replay(schema: Schema, method: Method, *, epsilon: float, delta: float) -> Replay:
-    """Replays a method on all worlds of a schema.
+    """Replays a method on all tables that are made from a schema.
 
     Args:
         method: Its trainings are cut short: every step is the same mechanism.
@@ -109,8 +110,8 @@ def replay(schema: Schema, method: Method, *, epsilon: float, delta: float) -> R
         counted.fits += 1
         return _watched(table, schema, short, epsilon, delta, Tape(frozen))
 
-    for world in worlds(schema):
-        counted.add(_replayed(world, fit, counted))
+    for tables in replay_tables(schema):
+        counted.add(_replayed(tables, fit, counted))
     spent = account.epsilon_of(counted.charges, delta)
     counted.add(account.judge(spent, epsilon))
     return Replay(
@@ -143,17 +144,17 @@ class _Count:
             self.worst[release.mechanism] = times + 1, max(worst, change)
 
 
-def _replayed(world: World, fit: Any, counted: _Count) -> Iterator[Finding]:
-    """One world: a recorded fit, the same fit again, and one for every neighbour."""
-    base = fit(world.table)
+def _replayed(tables: ReplayTables, fit: Any, counted: _Count) -> Iterator[Finding]:
+    """One table: a recorded fit, the same fit again, and one for every neighbour."""
+    base = fit(tables.table)
     if base.error:
-        yield Finding("messages", f"the world {world.name!r}", f"the fit fails: {base.error}")
+        yield Finding("messages", f"the table of rows {tables.name}", f"the fit fails: {base.error}")
         return
     counted.charges = base.tape.charges
     yield from judge(base.tape)
-    again = fit(world.table, base.tape)
+    again = fit(tables.table, base.tape)
     yield from _judge_rest(base, again, "nobody more", first=True)
-    for what, table in world.neighbours.items():
+    for what, table in tables.neighbours.items():
         other = fit(table, base.tape)
         named = f"a unit with {what}" if what[0].islower() else what
         yield from judge_pair(base.tape, other.tape, named)
@@ -177,7 +178,7 @@ def _judge_rest(base: _Fit, other: _Fit, what: str, *, first: bool = False) -> I
 
 
 def _watched(table: Any, schema: Schema, method: Method, epsilon: float, delta: float, tape: Tape) -> _Fit:
-    """A fit of a world's table, watched."""
+    """A fit of a table made for replays, watched."""
     made, compiled = _Fit(tape), _programs()
     out, err = io.StringIO(), io.StringIO()
     with (

@@ -6,7 +6,7 @@ out the values on that one; `comparison` judges.
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Release:
         value: What it released.
         exact: The answer without noise; None for a training.
         noisy: The answer with noise, in the same units; for a training the noisy sums, (steps, numbers).
-        limit: For counts of labels, the count at which a label is named.
+        limits: For counts of labels, the count at which each label of the rows is named.
         draws: The noise that was drawn since the charge.
     """
 
@@ -52,7 +52,7 @@ class Release:
     value: Any
     exact: Answer | None
     noisy: Answer | None
-    limit: float | None = None
+    limits: Mapping[str, float] = dataclasses.field(default_factory=dict)
     draws: tuple[Draw, ...] = ()
 
 
@@ -91,12 +91,14 @@ class Tape:
         if not key.secret:
             self.streams.append((str(key.sequence.entropy), *key.sequence.spawn_key))
 
-    def released(self, mechanism: str, value: Any, exact: Answer, noisy: Answer | None, limit: float | None) -> Any:
+    def released(
+        self, mechanism: str, value: Any, exact: Answer, noisy: Answer | None, limits: Mapping[str, float]
+    ) -> Any:
         charge = self.unreleased.pop() if self.unreleased else None
         if noisy is None and isinstance(value, np.ndarray):
             noisy = value
         exact, noisy = copy.copy(exact), copy.copy(noisy)
-        self.releases.append(Release(mechanism, charge, value, exact, noisy, limit, tuple(self._draws)))
+        self.releases.append(Release(mechanism, charge, value, exact, noisy, limits, tuple(self._draws)))
         self._draws = []
         return value if self.frozen is None else copy.deepcopy(self._recorded(mechanism).value)
 

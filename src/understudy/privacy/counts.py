@@ -195,7 +195,7 @@ def popular_categories(
     labels = [*known, *exact_own]
     released = [labels[int(i)] for i in np.flatnonzero(named)], counts[named]
     exact, noisy = (dict(zip(labels, each.tolist(), strict=True)) for each in (exact_counts, counts))
-    return recording.released("categories", released, exact=exact, noisy=noisy, limit=limit)
+    return recording.released("categories", released, exact=exact, noisy=noisy, limits=dict.fromkeys(exact_own, limit))
 
 
 def clear_of_noise(sigma: float, many: int) -> float:

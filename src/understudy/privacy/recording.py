@@ -42,7 +42,9 @@ class Recorder(Protocol):
         """Noise of this scale was drawn, from this key if it is seeded."""
         ...
 
-    def released(self, mechanism: str, value: Any, exact: Answer, noisy: Answer | None, limit: float | None) -> Any:
+    def released(
+        self, mechanism: str, value: Any, exact: Answer, noisy: Answer | None, limits: Mapping[str, float]
+    ) -> Any:
         """A mechanism releases a value; returns the one that the fit goes on with."""
         ...
 
@@ -87,7 +89,7 @@ def drew(draws: T, *, scale: float, key: Key) -> T:
 
 
 def released(
-    mechanism: str, value: T, *, exact: Answer, noisy: Answer | None = None, limit: float | None = None
+    mechanism: str, value: T, *, exact: Answer, noisy: Answer | None = None, limits: Mapping[str, float] | None = None
 ) -> T:
     """The value that a mechanism releases, as it is.
 
@@ -95,11 +97,11 @@ def released(
         mechanism: Its name in an audit.
         exact: The answer without noise, as numbers that all have noise of the charged deviation.
         noisy: The same numbers with noise, if the value is not they.
-        limit: For counts of labels, the count that a label must reach to be named.
+        limits: For counts of labels, the count that each label of the rows must reach to be named.
     """
     if (recorder := _RECORDER.get()) is None:
         return value
-    return recorder.released(mechanism, value, exact, noisy, limit)
+    return recorder.released(mechanism, value, exact, noisy, limits or {})
 
 
 def observed(jobs: Sequence[T], planned: str) -> Sequence[T]:

@@ -1,8 +1,8 @@
-"""Worlds: small tables made from a schema alone, each with neighbours that have one unit more.
+"""Tables for replays: small ones made from a schema alone, each with neighbours that have one unit more.
 
 The one rule: no row of anybody is in here. Everything follows from the schema's public facts and from a fixed seed.
 
-A world is hard on a mechanism where its sensitivity is reached: rows all alike, of which a unit's differ in every
+They are hard on mechanisms, so that sensitivities are reached: rows all alike, of which a unit's differ in every
 column (the dependence of two columns moves most then); values at the ends of the bounds and far beyond them; cells that
 are missing; categories that nobody else has; and, if the schema has a unit, as many rows as a unit may have, and more.
 """
@@ -19,7 +19,7 @@ from understudy.tables.column import DAY, Column
 from understudy.tables.schema import Schema
 
 UNITS = 48
-"""Units of a world: enough for every mechanism to have something to measure, and few enough to be fast."""
+"""Units of a table: enough for every mechanism to have something to measure, and few enough to be fast."""
 OPEN_LABELS = ("ash", "beech", "cedar")
 """Categories of a column whose values the schema does not give."""
 UNHEARD = "a label that nobody else has"
@@ -37,7 +37,7 @@ _TYPES: dict[str, Any] = {
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class World:
+class ReplayTables:
     """A table and its neighbours.
 
     Attributes:
@@ -52,18 +52,18 @@ class World:
 
 
 def small(schema: Schema) -> Schema:
-    """The schema with the number of rows that worlds have, if it gives one."""
+    """The schema with the number of rows that these tables have, if it gives one."""
     return schema if schema.rows is None else dataclasses.replace(schema, rows=UNITS)
 
 
-def worlds(schema: Schema, *, units: int = UNITS) -> list[World]:
-    """The worlds of a schema: rows spread over all values, and rows all alike."""
+def replay_tables(schema: Schema, *, units: int = UNITS) -> list[ReplayTables]:
+    """The tables of a schema: rows spread over all values, and rows all alike."""
     spread = _with_units(_spread(schema, units), schema)
     alike = _with_units(_alike(schema, units), schema)
-    return [_world("spread", spread, schema), _world("alike", alike, schema)]
+    return [_with_neighbours("spread", spread, schema), _with_neighbours("alike", alike, schema)]
 
 
-def _world(name: str, table: pl.DataFrame, schema: Schema) -> World:
+def _with_neighbours(name: str, table: pl.DataFrame, schema: Schema) -> ReplayTables:
     last = table.tail(1)
     most = schema.max_rows_per_unit or 1
     extra = {
@@ -82,7 +82,7 @@ def _world(name: str, table: pl.DataFrame, schema: Schema) -> World:
         several = pl.concat([row.select(schema.names) for row in extra.values()] * most)
         made["rows of every kind"] = _joined(table, several.head(most), schema)
         made["too many rows"] = _joined(table, pl.concat([several] * 2), schema)
-    return World(name, table, made)
+    return ReplayTables(name, table, made)
 
 
 def _joined(table: pl.DataFrame, rows: pl.DataFrame, schema: Schema) -> pl.DataFrame:
