@@ -60,7 +60,6 @@ class Mutant:
         new: What it is replaced by.
         method: The method that is audited.
         check: The check that must find it.
-        quick: Whether it is among the few that run in every test.
     """
 
     name: str
@@ -69,7 +68,6 @@ class Mutant:
     new: str
     method: str
     check: str
-    quick: bool = False
 
 
 GRADIENTS, COUNTS, NOISE = "privacy/gradients.py", "privacy/counts.py", "privacy/noise.py"
@@ -91,7 +89,6 @@ MUTANTS = [
         "discrete_gaussian(sigma / 2, exact_counts.size, key)",
         "independent",
         "noise",
-        quick=True,
     ),
     Mutant(
         "continuous noise",
@@ -132,7 +129,6 @@ MUTANTS = [
         "sensitivity = clip_norm**2 / 2 * rows",
         "copula",
         "sensitivity",
-        quick=True,
     ),
     Mutant(
         "half the sensitivity of a dependence",
@@ -181,7 +177,6 @@ MUTANTS = [
         "kept = np.sort(order)",
         "independent",
         "sensitivity",
-        quick=True,
     ),
     Mutant(
         "one row of a unit is charged",

@@ -102,10 +102,10 @@ class Tape:
         self._draws = []
         return value if self.frozen is None else copy.deepcopy(self._recorded(mechanism).value)
 
-    def observed(self, jobs: Sequence[Any], planned: str) -> Sequence[Any]:
+    def observed(self, training: Sequence[Any], planned: str) -> Sequence[Any]:
         sums = None if self.frozen is None else self._recorded(TRAINING, ahead=1).value
         watched: list[Any] = []
-        for job in jobs:
+        for job in training:
             steps, first = job.ledger.planned(planned).times, sum(len(each.parts) for each in watched)
             parts = [
                 observe(part, steps, None if sums is None else sums[first + i], silent=self.silent)

@@ -48,7 +48,7 @@ class Recorder(Protocol):
         """A mechanism releases a value; returns the one that the fit goes on with."""
         ...
 
-    def observed(self, jobs: Sequence[Any], planned: str) -> Sequence[Any]:
+    def observed(self, training: Sequence[Any], planned: str) -> Sequence[Any]:
         """A training begins; returns its jobs with loops that keep their noisy sums."""
         ...
 
@@ -104,9 +104,9 @@ def released(
     return recorder.released(mechanism, value, exact, noisy, limits or {})
 
 
-def observed(jobs: Sequence[T], planned: str) -> Sequence[T]:
+def observed(training: Sequence[T], planned: str) -> Sequence[T]:
     """The jobs of a training, as they are."""
-    return jobs if (recorder := _RECORDER.get()) is None else recorder.observed(jobs, planned)
+    return training if (recorder := _RECORDER.get()) is None else recorder.observed(training, planned)
 
 
 def trained(states: list[list[T]]) -> list[list[T]]:
