@@ -117,10 +117,19 @@ MUTANTS = [
     Mutant(
         "half the noise on gradients",
         GRADIENTS,
-        "layer + part.reshape(layer.shape)",
-        "layer + 0.5 * part.reshape(layer.shape)",
+        "            active = stack([numbers < each.rounds for each in trainings])\n",
+        "            active = stack([numbers < each.rounds for each in trainings])\n"
+        "            drawn = [each._replace(noise=(each.noise / 2).astype(each.noise.dtype)) for each in drawn]\n",
         "dpgan",
         "sampler",
+    ),
+    Mutant(
+        "half the scale in every charge",
+        "privacy/plan.py",
+        "return self.noise_multiplier * self.sensitivity",
+        "return self.noise_multiplier * self.sensitivity / 2",
+        "independent",
+        "noise",
     ),
     Mutant(
         "half the sensitivity of second moments",

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 import understudy as us
 from mutants import SCHEMA
 from understudy.audit.finding import Finding
+from understudy.audit.replay_tables import replay_tables
 from understudy.cli import cli
 
 
@@ -63,3 +64,37 @@ def test_the_command_prints_the_audit(tmp_path):
     path.write_text(SCHEMA)
     done = run("audit", path, "--method", "copula", "--epsilon", 1, "--json")
     assert done.exit_code == 0 and json.loads(done.stdout)["passed"] is True
+
+
+# In a report --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model():
+    schema = us.Schema.parse(SCHEMA, "mutants")
+    return us.fit(replay_tables(schema)[0].table, schema, "independent", epsilon=1.0, delta=1e-5, progress=False)
+
+
+def test_a_report_shows_the_audit_of_its_method(audit, model, tmp_path):
+    (tmp_path / "audit.json").write_text(audit.to_json())
+    page = us.report(model, tmp_path / "page.html", audit=tmp_path / "audit.json").read_text()
+    shown = json.loads((tmp_path / "page.json").read_text())["audit"]
+    assert shown["passed"] and shown["differences"] == [] and "nothing was found" in page
+    assert "This audit is not of this model" not in page
+    us.report(model, tmp_path / "none.html")
+    assert json.loads((tmp_path / "none.json").read_text())["audit"] is None
+
+
+def test_an_audit_of_another_claim_is_not_shown_as_the_model_s(audit, model, tmp_path):
+    other = json.loads(audit.to_json()) | {"claimed_epsilon": 0.5}
+    page = us.report(model, tmp_path / "page.html", audit=other).read_text()
+    assert "This audit is not of this model" in page and "0.5 was audited, 1.0 is the model" in page
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"end_to_end": 3, "method": "mst"}', None])
+def test_what_is_no_audit_is_refused(content, model, tmp_path):
+    if content is not None:
+        (tmp_path / "audit.json").write_text(content)
+    with pytest.raises(ValueError, match=r"audit|cannot be read"):
+        us.report(model, tmp_path / "page.html", audit=tmp_path / "audit.json")
+    assert not (tmp_path / "page.html").exists()

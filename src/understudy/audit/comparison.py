@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from understudy.audit.finding import Finding
 from understudy.audit.tape import TRAINING, Release, Tape
+from understudy.privacy.plan import Charge
 
 Floats = NDArray[np.float64]
 
@@ -31,6 +32,11 @@ ROUNDING = 1e-9
 """Exact answers may differ by this part more than the sensitivity, through rounding of the numbers compared."""
 SAME_NOISE = 1e-6
 """Noise, in deviations, counts as the noise that was drawn if it is as near as this."""
+
+
+def scale_of(charge: Charge) -> float:
+    """The scale of the noise that a charge stands for, in the units of the answer."""
+    return charge.noise_multiplier * charge.sensitivity
 
 
 # One fit -------------------------------------------------------------------------------------------------------------
@@ -60,8 +66,8 @@ def _judge_noise(release: Release) -> Iterator[Finding]:
         yield Finding("charges", release.mechanism, what)
         return
     if charge.mechanism == "exponential":
-        if any(abs(draw.scale / charge.sigma - 1) > ROUNDING for draw in draws):
-            used = min(draw.scale / charge.sigma for draw in draws)
+        if any(abs(draw.scale / scale_of(charge) - 1) > ROUNDING for draw in draws):
+            used = min(draw.scale / scale_of(charge) for draw in draws)
             yield Finding("noise", release.mechanism, f"the noise has {used:.4g} of the scale that was charged.")
         return
     drawn = np.sort(np.concatenate([np.ravel(draw.drawn) / draw.scale for draw in draws]))
@@ -82,7 +88,7 @@ def noise_of(release: Release) -> Floats:
         gaps = np.array([noisy[label] - exact[label] for label in exact], np.float64)
     else:
         gaps = np.ravel(noisy) - np.ravel(exact)
-    return gaps / release.charge.sigma
+    return gaps / scale_of(release.charge)
 
 
 def _judge_labels(release: Release) -> Iterator[Finding]:
@@ -154,7 +160,7 @@ def _judge_new_labels(mine: Release, theirs: Release, what: str) -> Iterator[Fin
     charge, chance = mine.charge, 0.0
     for release, own, foreign in ((mine, mine.exact, theirs.exact), (theirs, theirs.exact, mine.exact)):
         alone = {label: count for label, count in own.items() if label not in foreign and count > 0}
-        gaps = [(release.limits.get(label, np.inf) - count) / charge.sigma for label, count in alone.items()]
+        gaps = [(release.limits.get(label, np.inf) - count) / scale_of(charge) for label, count in alone.items()]
         chance = max(chance, float(sum(norm.sf(gap) for gap in gaps)))
     if chance > charge.threshold_delta:
         words = (

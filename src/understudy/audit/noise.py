@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy import pipeline
-from understudy.audit.comparison import noise_of
+from understudy.audit.comparison import noise_of, scale_of
 from understudy.audit.finding import Finding
 from understudy.audit.replay_tables import replay_tables, small
 from understudy.audit.shortened import shortened
@@ -231,7 +231,7 @@ def _of_fit(tape: Tape) -> Iterator[SamplerTest]:
             continue
         if release.mechanism == TRAINING:
             assert isinstance(release.noisy, np.ndarray)
-            noise[TRAINING] = list(release.noisy / release.charge.sigma)  # one for each step
+            noise[TRAINING] = list(release.noisy / scale_of(release.charge))  # one for each step
         else:
             noise.setdefault("counts, sums and moments", []).append(noise_of(release))
     for name, parts in noise.items():
