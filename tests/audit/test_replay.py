@@ -142,8 +142,8 @@ def test_the_account_is_that_of_the_receipt(epsilon):
     table = replay_tables.replay_tables(MIXED)[0].table
     receipt = us.fit(table, MIXED, "copula", epsilon=epsilon, seed=0).receipt
     assert account.epsilon_of(receipt.charges, receipt.delta) == pytest.approx(receipt.epsilon, rel=0.003)
-    assert not [*account.judge(receipt.epsilon, epsilon)]
-    assert [each.check for each in account.judge(1.01 * epsilon, epsilon)] == ["account"]
+    assert not [*account.judge(receipt.charges, receipt.epsilon, epsilon)]
+    assert [each.check for each in account.judge(receipt.charges, 1.0001 * epsilon, epsilon)] == ["account"]
 
 
 # Whole methods ------------------------------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ from understudy.audit.finding import Finding
 from understudy.privacy.plan import Charge
 
 SLACK = 0.005
-"""The part by which two accountants may differ: both are exact up to the grid of their distributions."""
+"""The part by which two accountants may differ on sampled steps: both are exact but for the grid of their losses."""
+ROUNDING = 1e-6
+"""The same for everything else, which has a closed form."""
 
 
 def epsilon_of(charges: Sequence[Charge], delta: float) -> float:
@@ -73,8 +75,9 @@ def _composed(sampled: Sequence[Charge], mu: float, delta: float) -> float:
     return float(accountant.get_epsilon(delta))
 
 
-def judge(spent: float, claimed: float) -> Iterator[Finding]:
-    """Whether the charges cost more than was claimed."""
-    if spent > claimed * (1 + SLACK):
+def judge(charges: Sequence[Charge], spent: float, claimed: float) -> Iterator[Finding]:
+    """Whether the charges, which cost `spent`, cost more than was claimed."""
+    slack = SLACK if any(charge.sampling_rate is not None for charge in charges) else ROUNDING
+    if spent > claimed * (1 + slack):
         what = f"the recorded charges cost epsilon = {spent:.4g}; claimed: {claimed:.4g}."
         yield Finding("account", "the ledger", what)

@@ -141,10 +141,12 @@ def _change_of_sums(mine: Floats, theirs: Floats) -> float:
 
 def judge_pair(base: Tape, other: Tape, what: str) -> Iterator[Finding]:
     """What is wrong with two fits of neighbouring tables that had the same releases."""
-    if len(other.releases) != len(base.releases) or len(other.charges) != len(base.charges):
-        yield Finding("charges", "the fit", f"with {what} it has another number of releases.")
+    if [each.mechanism for each in base.releases] != [each.mechanism for each in other.releases]:
+        yield Finding("charges", "the fit", f"with {what} it has other releases.")
     for release, change in changes(base, other):
-        if change > 1 + ROUNDING:
+        if change == np.inf:
+            yield Finding("identical", release.mechanism, f"{what} gives the answer another shape.")
+        elif change > 1 + ROUNDING:
             words = f"{what} changes the answer by {change:.6g} of the charged sensitivity."
             yield Finding("sensitivity", release.mechanism, words)
     for mine, theirs in zip(base.releases, other.releases, strict=False):

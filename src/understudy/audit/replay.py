@@ -92,6 +92,7 @@ class _Fit:
     model: bytes = b""
     messages: tuple[str, ...] = ()
     error: str = ""
+    diverged: str = ""
     programs: int = 0
 
 
@@ -113,7 +114,7 @@ def replay(schema: Schema, method: Method, *, epsilon: float, delta: float) -> R
     for tables in replay_tables(schema):
         counted.add(_replayed(tables, fit, counted))
     spent = account.epsilon_of(counted.charges, delta)
-    counted.add(account.judge(spent, epsilon))
+    counted.add(account.judge(counted.charges, spent, epsilon))
     return Replay(
         method=method.name,
         fits=counted.fits,
@@ -164,6 +165,9 @@ def _replayed(tables: ReplayTables, fit: Any, counted: _Count) -> Iterator[Findi
 
 def _judge_rest(base: _Fit, other: _Fit, what: str, *, first: bool = False) -> Iterator[Finding]:
     """Everything outside of the mechanisms must be the same."""
+    if other.diverged:
+        yield Finding("charges", "the fit", f"with {what} and equal releases {other.diverged}.")
+        return
     if other.error:
         yield Finding("messages", "the fit", f"with {what} it fails: {other.error}")
         return
@@ -192,7 +196,7 @@ def _watched(table: Any, schema: Schema, method: Method, epsilon: float, delta: 
             model = pipeline.fit(table, schema, method, epsilon=epsilon, delta=delta, seed=SEED, progress=False)
             made.model = model.to_bytes()
         except Diverged as error:
-            made.error = f"{error} (same releases so far)"
+            made.diverged = str(error)
         except Exception as error:
             made.error = f"{type(error).__name__}: {error}"
     made.messages = (out.getvalue(), err.getvalue(), *(str(each.message) for each in warned))
