@@ -73,11 +73,12 @@ def _with_neighbours(name: str, table: pl.DataFrame, schema: Schema) -> ReplayTa
         "far below": _frame(schema, {column.name: [_far(column, -1)] for column in schema}),
         "far above": _frame(schema, {column.name: [_far(column, 1)] for column in schema}),
         "missing": _frame(schema, {column.name: [None] for column in schema}),
-        "a new category": _frame(schema, {column.name: [_unheard(column)] for column in schema}),
     }
     made: dict[str, pl.DataFrame] = {}
     for what, row in extra.items():
         made[what] = _joined(table, pl.concat([row.select(schema.names)] * most), schema)
+    new = [_frame(schema, {column.name: [_unheard(column, i)] for column in schema}) for i in range(most)]
+    made["a new category"] = _joined(table, pl.concat(new), schema)
     if schema.unit is not None:
         several = pl.concat([row.select(schema.names) for row in extra.values()] * most)
         made["rows of every kind"] = _joined(table, several.head(most), schema)
@@ -168,8 +169,8 @@ def _far(column: Column, sign: int) -> Any:
     return sign * FAR if column.is_numeric else _end(column, int(sign > 0))
 
 
-def _unheard(column: Column) -> Any:
-    """A category that nobody else has; a number that is none."""
+def _unheard(column: Column, number: int) -> Any:
+    """A category that nobody else has, and no other row; a number that is none."""
     if column.kind == "categorical":
-        return UNHEARD
+        return f"{UNHEARD}, number {number}"
     return math.nan if column.kind in ("continuous", "integer") else _end(column, 0)
