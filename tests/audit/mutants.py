@@ -357,7 +357,7 @@ def patched(mutant: Mutant, into: Path) -> Path:
 def audited(source: Path, method: str, cache: Path) -> list[dict[str, str]]:
     """The findings of an audit with the package in this folder, in a process of its own."""
     settings = {
-        "PYTHONPATH": str(source),
+        "PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")]),  # the first one counts
         "XDG_CACHE_HOME": str(cache),
         "XLA_FLAGS": "--xla_backend_optimization_level=0",
         "OPENBLAS_NUM_THREADS": "1",
