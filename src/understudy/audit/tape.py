@@ -7,7 +7,7 @@ out the values on that one; `comparison` judges.
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from understudy.audit.observed_loop import ObservedState, observe
 from understudy.core.randomness import Key
 from understudy.privacy.plan import Charge
-from understudy.privacy.recording import Answer
+
+if TYPE_CHECKING:
+    from understudy.privacy.recording import Answer
 
 TRAINING = "gradient sums"
 """What the steps of a training are called in an audit."""
@@ -50,8 +52,8 @@ class Release:
     mechanism: str
     charge: Charge | None
     value: Any
-    exact: Answer | None
-    noisy: Answer | None
+    exact: "Answer | None"
+    noisy: "Answer | None"
     limits: Mapping[str, float] = dataclasses.field(default_factory=dict)
     draws: tuple[Draw, ...] = ()
 
@@ -92,7 +94,7 @@ class Tape:
             self.streams.append((str(key.sequence.entropy), *key.sequence.spawn_key))
 
     def released(
-        self, mechanism: str, value: Any, exact: Answer, noisy: Answer | None, limits: Mapping[str, float]
+        self, mechanism: str, value: Any, exact: "Answer", noisy: "Answer | None", limits: Mapping[str, float]
     ) -> Any:
         charge = self.unreleased.pop() if self.unreleased else None
         if noisy is None and isinstance(value, np.ndarray):

@@ -14,18 +14,20 @@ compared mechanism by mechanism with all earlier releases equal.
 import contextlib
 import contextvars
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from understudy.core.randomness import Key
 from understudy.privacy.plan import Charge
 
+if TYPE_CHECKING:  # a ledger is there at once, without NumPy
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from understudy.core.randomness import Key
+
+    Answer = NDArray[np.float64] | Mapping[str, float]
+    """An exact answer: numbers whose noise all has the deviation that was charged; counts of labels by label."""
+
 T = TypeVar("T")
-Floats = NDArray[np.float64]
-Answer = Floats | Mapping[str, float]
-"""An exact answer: numbers whose noise all has the deviation that was charged; counts of labels by label."""
 
 VOID = "an audit recorded its exact answers"
 """Why the receipt of a recorded fit is void."""
@@ -38,12 +40,12 @@ class Recorder(Protocol):
         """A charge was entered."""
         ...
 
-    def drew(self, draws: Any, scale: float, key: Key) -> None:
+    def drew(self, draws: Any, scale: float, key: "Key") -> None:
         """Noise of this scale was drawn, from this key if it is seeded."""
         ...
 
     def released(
-        self, mechanism: str, value: Any, exact: Answer, noisy: Answer | None, limits: Mapping[str, float]
+        self, mechanism: str, value: Any, exact: "Answer", noisy: "Answer | None", limits: Mapping[str, float]
     ) -> Any:
         """A mechanism releases a value; returns the one that the fit goes on with."""
         ...
@@ -81,7 +83,7 @@ def charged(charge: Charge) -> None:
         recorder.charged(charge)
 
 
-def drew(draws: T, *, scale: float, key: Key) -> T:
+def drew(draws: T, *, scale: float, key: "Key") -> T:
     """Draws of noise, as they are."""
     if (recorder := _RECORDER.get()) is not None:
         recorder.drew(draws, scale, key)
@@ -89,7 +91,12 @@ def drew(draws: T, *, scale: float, key: Key) -> T:
 
 
 def released(
-    mechanism: str, value: T, *, exact: Answer, noisy: Answer | None = None, limits: Mapping[str, float] | None = None
+    mechanism: str,
+    value: T,
+    *,
+    exact: "Answer",
+    noisy: "Answer | None" = None,
+    limits: Mapping[str, float] | None = None,
 ) -> T:
     """The value that a mechanism releases, as it is.
 
