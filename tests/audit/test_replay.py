@@ -183,4 +183,5 @@ def test_every_method_passes(method, schema):
     assert found.passed, found.findings
     shown = {each.mechanism: each.worst for each in found.mechanisms}
     assert MECHANISMS[method] | {"row count", "counts", "categories"} == set(shown)
-    assert all(0.7 < worst <= 1.0 + 1e-9 for worst in shown.values()), shown  # nothing is compared in vain
+    # Above a half, a sensitivity that is charged at half of what it is would show.
+    assert all(0.5 < worst <= 1.0 + 1e-9 for worst in shown.values()), shown
