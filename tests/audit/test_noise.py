@@ -23,7 +23,7 @@ def test_the_noise_of_a_training_is_seen_alone():
     assert {test.draws for test in found.tests if "gradient sums: variance" in test.sampler} != set()
 
 
-@pytest.mark.parametrize("factor", [0.9, 1.1])
+@pytest.mark.parametrize("factor", [0.9, pytest.param(1.1, marks=pytest.mark.slow)])
 def test_a_deviation_that_is_off_by_a_tenth_is_seen(factor, monkeypatch):
     honest = noise.discrete_gaussian
     monkeypatch.setattr(noise, "discrete_gaussian", lambda sigma, size, key: honest(factor * sigma, size, key))

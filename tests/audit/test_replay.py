@@ -137,7 +137,7 @@ def test_frozen_releases_are_handed_out_whatever_the_noise():
     np.testing.assert_array_equal(handed, base.releases[0].value)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+@pytest.mark.parametrize("epsilon", [pytest.param(0.5, marks=pytest.mark.slow), 4.0])
 def test_the_account_is_that_of_the_receipt(epsilon):
     table = replay_tables.replay_tables(MIXED)[0].table
     receipt = us.fit(table, MIXED, "copula", epsilon=epsilon, seed=0).receipt
@@ -153,6 +153,7 @@ def judged(name, schema):
     return replay.replay(schema, METHODS[name](), **CLAIM)
 
 
+@pytest.mark.slow
 def test_independent_columns_pass_and_reach_their_sensitivities():
     found = judged("independent", MIXED)
     assert found.passed, found.findings
