@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from understudy.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from understudy.audit.audit import audit
     from understudy.evaluation.evaluate import evaluate
     from understudy.model import Model, ModelError, load
     from understudy.pipeline import fit, fit_many, order_from, plan
@@ -71,6 +72,7 @@ _DEFINED_IN = {
     "Schema": "tables.schema",
     "SchemaError": "tables.values",
     "TableError": "tables.structure",
+    "audit": "audit.audit",
     "evaluate": "evaluation.evaluate",
     "fit": "pipeline",
     "fit_many": "pipeline",
@@ -110,6 +112,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "TableError",
+    "audit",
     "evaluate",
     "fit",
     "fit_many",
@@ -131,7 +134,7 @@ def __dir__() -> list[str]:
 
 
 class _FrontDoor(types.ModuleType):
-    """Keeps `understudy.report` the function: importing the package `report` would put that under the name."""
+    """Keeps `understudy.report` and `understudy.audit` functions: importing their packages would put these there."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _DEFINED_IN and isinstance(value, types.ModuleType)):

@@ -125,6 +125,14 @@ LINES = [
     ("ledger cap budget.jsonl people --epsilon -1 --delta 1e-6", "epsilon: expected"),
     ("ledger cap people.csv people --epsilon 1 --delta 1e-6", "not an understudy ledger"),
     ("ledger spend budget.jsonl", "No such command 'spend'"),
+    # audit
+    ("audit", "Missing argument 'SCHEMA'"),
+    ("audit people.toml", "Missing option '--epsilon'"),
+    ("audit people.csv --epsilon 1", "expected a .toml file"),
+    ("audit people.toml --epsilon 0", "epsilon"),
+    ("audit people.toml --epsilon 1 --method copla", "Did you mean"),
+    ("audit people.toml --epsilon 1 --fits -3", "fits"),
+    ("audit people.toml --release people.csv", "belong together"),
     # evaluate, report, compare, bench
     ("evaluate people.csv people.csv", "Missing argument 'SCHEMA'"),
     ("evaluate people.csv people.csv people.toml --metrics wdd", "Did you mean 'wd'?"),

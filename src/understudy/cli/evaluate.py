@@ -113,6 +113,7 @@ def _as_table(rows: list[dict[str, Any]], *, baselines: bool) -> str:
     "--truth", metavar="FILE", type=FILE, help='The true parents, if they are known, as JSON: {"salary": ["age"]}.'
 )
 @click.option("--learners", metavar="all|none|A,B", help="Learners to train for usefulness.  [default: catboost]")
+@click.option("--audit", metavar="FILE", type=FILE, help="What `understudy audit --json` printed about the method.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The seed of drawn rows and of subsamples.")
 @options.output("the page: .html; its numbers go beside it as .json")
 @options.as_json
@@ -125,6 +126,7 @@ def report(
     ledger: str | None,
     truth: str | None,
     learners: str | None,
+    audit: str | None,
     seed: int,
     output: str,
     as_json: bool,
@@ -148,7 +150,7 @@ def report(
     from understudy.report.page import places
 
     for place in places(output):
-        check_place(str(place), model, real, synthetic, train, ledger, truth)
+        check_place(str(place), model, real, synthetic, train, ledger, truth, audit)
     trained = [] if learners == "none" else _listed(learners)
     _check_learners(understudy.load(model).schema, trained)
     with waiting("drawing the page" if real is None else "comparing with real rows"):
@@ -162,6 +164,7 @@ def report(
             ledger=ledger,
             truth=truth,
             learners=trained,
+            audit=audit,
             seed=seed,
         )
     numbers = str(page.with_suffix(".json"))

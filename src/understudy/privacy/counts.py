@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.privacy import recording
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.plan import lattice
@@ -49,7 +50,8 @@ def noisy_row_count(rows: PrivateRows, *, planned: str, ledger: Ledger, key: Key
         planned, what="how many rows there are", sensitivity=sensitivity, mechanism="discrete gaussian"
     )
     exact_count = len(next(iter(rows._exact.values())))
-    return exact_count + float(discrete_gaussian(sigma, 1, key)[0])
+    noisy = exact_count + float(discrete_gaussian(sigma, 1, key)[0])
+    return recording.released("row count", noisy, exact=np.array([exact_count]), noisy=np.array([noisy]))
 
 
 def noisy_counts(
@@ -83,7 +85,8 @@ def noisy_counts(
     sensitivity = float(rows.max_rows_per_unit)
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
     exact_counts = ExactCodes(rows).marginal(columns, shape, groups)
-    return exact_counts + discrete_gaussian(sigma, exact_counts.size, key).reshape(exact_counts.shape)
+    noisy = exact_counts + discrete_gaussian(sigma, exact_counts.size, key).reshape(exact_counts.shape)
+    return recording.released("counts", noisy, exact=exact_counts)
 
 
 def check_groups(place: str, columns: Sequence[str], shape: Sequence[int], groups: Groups) -> None:
@@ -190,7 +193,11 @@ def popular_categories(
     named = (exact_counts > 0) & (counts >= limit)
     named[: len(known)] = counts[: len(known)] >= clear_of_noise(sigma, len(known))
     labels = [*known, *exact_own]
-    return [labels[int(i)] for i in np.flatnonzero(named)], counts[named]
+    released = [labels[int(i)] for i in np.flatnonzero(named)], counts[named]
+    if not recording.is_on():
+        return released
+    exact, noisy = (dict(zip(labels, each.tolist(), strict=True)) for each in (exact_counts, counts))
+    return recording.released("categories", released, exact=exact, noisy=noisy, limits=dict.fromkeys(exact_own, limit))
 
 
 def clear_of_noise(sigma: float, many: int) -> float:

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.privacy import recording
 from understudy.privacy.counts import make_plain
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.moments import to_fixed_point
@@ -202,4 +203,5 @@ def noisy_embedding_sum(
         with np.errstate(all="ignore"):  # a warning would be a release
             block = Embedding.embed(embedding, exact[start : start + BLOCK_ROWS])
         exact_sum += to_fixed_point(block, bound, steps=steps).sum(axis=0).astype(np.int64)
-    return (exact_sum + discrete_gaussian(sigma * steps, len(exact_sum), key)) / steps
+    noisy = (exact_sum + discrete_gaussian(sigma * steps, len(exact_sum), key)) / steps
+    return recording.released("embedding sum", noisy, exact=exact_sum / steps)

@@ -46,6 +46,7 @@ from understudy.core.compilation import keep_compiled, kept_on_disk
 from understudy.core.processors import cores
 from understudy.core.randomness import Key
 from understudy.core.settings import Number, require
+from understudy.privacy import recording
 from understudy.privacy.batches import Draws, PaddedRows, draw_rounds, fits, largest_batch, pad_rows
 from understudy.privacy.clipping import LEAST_USABLE, clipped_sums, usable_part
 from understudy.privacy.factors import FactorProgram, Loop, traced_factors
@@ -138,6 +139,7 @@ def train(
         SideEffects: A network does something other than array operations. Nothing has been charged or read.
     """
     keep_compiled()
+    jobs = recording.observed(jobs, planned)
     entries = [_checked(job, planned) for job in jobs]
     rates = [min(entry.sampling_rate or 1.0, job.rate) for job, entry in zip(jobs, entries, strict=True)]
     capacity = max(job.capacity for job in jobs)
@@ -161,7 +163,7 @@ def train(
     with kept_on_disk(public):
         states = _train_all(trainings, capacity, progress)
     done = iter(states)
-    return [[next(done) for _ in job.parts] for job in jobs]
+    return recording.trained([[next(done) for _ in job.parts] for job in jobs])
 
 
 def _checked(job: Job[Any], planned: str) -> PlannedMechanism:

@@ -16,7 +16,7 @@ from typing import Any
 
 from understudy.core.settings import require
 from understudy.core.text import count
-from understudy.privacy import cost_cache
+from understudy.privacy import cost_cache, recording
 from understudy.privacy.accounting import account, epsilon_alone, epsilon_by_rdp
 from understudy.privacy.calibration import calibrate
 from understudy.privacy.plan import (
@@ -84,7 +84,7 @@ class Ledger:
         self._left: dict[str, float] = {planned.name: planned.times for planned in self.plan}
         self._charges: list[Charge] = []
         self._warnings: list[str] = []
-        self._void: list[str] = []
+        self._void: list[str] = [recording.VOID] if recording.is_on() else []
         # For a progress bar. Both see public facts alone: the charge; steps done and steps in all.
         self.on_charge: Callable[[Charge], None] | None = None
         self.on_step: Callable[[int, int], None] | None = None
@@ -159,6 +159,7 @@ class Ledger:
                 )
         self._left[charge.name] = after
         self._charges.append(charge)
+        recording.charged(charge)
         if self.on_charge is not None:
             self.on_charge(charge)
         return charge.sigma

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.privacy import recording
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.rows import PrivateRows
@@ -63,7 +64,11 @@ def noisy_second_moments(
     noise = np.zeros((width, width))
     noise[upper] = discrete_gaussian(unit_sigma / np.sqrt(2), len(upper[0]), key.child("products"))
     noise += noise.T + np.diag(discrete_gaussian(unit_sigma, width, key.child("squares")))
-    return (exact_sum + noise) / FIXED_POINT**2
+    noisy = (exact_sum + noise) / FIXED_POINT**2
+    if not recording.is_on():
+        return noisy
+    exact, with_noise = (np.r_[np.diag(m), np.sqrt(2) * m[upper]] for m in (exact_sum / FIXED_POINT**2, noisy))
+    return recording.released("second moments", noisy, exact=exact, noisy=with_noise)
 
 
 def to_fixed_point(x: Floats, clip_norm: float, *, steps: float = FIXED_POINT) -> Floats:

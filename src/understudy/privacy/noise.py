@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.privacy import recording
 from understudy.privacy.plan import lattice
 
 Floats = NDArray[np.float64]
@@ -35,7 +36,8 @@ def discrete_gaussian(sigma: float, size: int, key: Key) -> Floats:
             "epsilon is too small: its noise overflows 64-bit integers. Raise epsilon, or lower max_rows_per_unit."
         )
     if not key.secret:
-        return np.rint(key.numpy().normal(0.0, sigma * steps, size)) / steps
+        seeded = np.rint(key.numpy().normal(0.0, sigma * steps, size)) / steps
+        return recording.drew(seeded, scale=sigma, key=key)
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_gaussian
     from opendp.metrics import l2_distance
@@ -43,13 +45,15 @@ def discrete_gaussian(sigma: float, size: int, key: Key) -> Floats:
 
     enable_features("contrib")
     space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
-    return np.array(make_gaussian(*space, scale=sigma * steps)([0] * size), dtype=np.float64) / steps
+    drawn = np.array(make_gaussian(*space, scale=sigma * steps)([0] * size), dtype=np.float64) / steps
+    return recording.drew(drawn, scale=sigma, key=key)
 
 
 def largest_with_gumbel(scores: Floats, scale: float, key: Key) -> int:
     """The index of the largest score after Gumbel noise: a draw from the exponential mechanism."""
     if not key.secret:
-        return int(np.argmax(scores + key.numpy().gumbel(0.0, scale, len(scores))))
+        seeded = int(np.argmax(scores + key.numpy().gumbel(0.0, scale, len(scores))))
+        return recording.drew(seeded, scale=scale, key=key)
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_noisy_max
     from opendp.measures import zero_concentrated_divergence
@@ -58,4 +62,5 @@ def largest_with_gumbel(scores: Floats, scale: float, key: Key) -> int:
 
     enable_features("contrib")
     space = vector_domain(atom_domain(T=float, nan=False)), linf_distance(T=float)
-    return make_noisy_max(*space, zero_concentrated_divergence(), scale=scale)(scores.tolist())
+    drawn = make_noisy_max(*space, zero_concentrated_divergence(), scale=scale)(scores.tolist())
+    return recording.drew(drawn, scale=scale, key=key)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.privacy import recording
 from understudy.privacy.counts import ExactCodes, make_plain
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import largest_with_gumbel
@@ -183,7 +184,11 @@ class PairSelection:
         entries = np.flatnonzero(opened[row])
         exact_entries = self._exact_scores[row, entries] + np.where(entries == row, scale * math.log(2.0), 0.0)
         other = int(entries[largest_with_gumbel(exact_entries, scale, key.child("pair"))])
-        return min(row, other), max(row, other)
+        pair = min(row, other), max(row, other)
+        if not recording.is_on():  # a wide table has a million scores
+            return pair
+        exact = np.r_[self._exact_logs[some] * scale, self._exact_scores[opened]]
+        return recording.released("selected pair", pair, exact=exact)
 
     def _weigh_rows(self, exact_scores: Floats, scale: float) -> None:
         """log Σ exp(score / scale) over the open pairs of every row; rows whose open pairs are the same stay."""

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.privacy import recording
 from understudy.privacy.normal_scores import ValueWeighting, mean_score, normal_score
 from understudy.privacy.piecewise import LARGEST, Distribution, Floats, LevelScale, Whole, bin_of, is_missing, numbers
 
@@ -290,6 +291,8 @@ def uniforms(row_map: RowMap, rows: int) -> Floats:
     """The uniform numbers of so many rows, from the start of the map's own key: (draws, rows)."""
     match row_map:
         case NormalScore() | MissingScore() | LevelBin() | OneHot():
+            if recording.is_on():  # then one more row leaves the numbers of all others as they are
+                return np.ascontiguousarray(row_map.key.numpy().random((rows, draws(row_map))).T)
             return row_map.key.numpy().random((draws(row_map), rows))
         case _:
             return np.zeros((0, rows))

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.privacy import recording
 from understudy.privacy.counts import Codes, ExactCodes, check_groups, make_plain
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian, largest_with_gumbel
@@ -108,7 +109,9 @@ def select_marginal(
     _check_candidates("select_marginal", candidates, MarginalError)
     sensitivity = max(candidate.sensitivity for candidate in candidates)
     scale = _charge_selection(rows, sensitivity, what=what, planned=planned, ledger=ledger)
-    return largest_with_gumbel(_exact_errors(rows, candidates), scale, key)
+    exact_errors = _exact_errors(rows, candidates)
+    selected = largest_with_gumbel(exact_errors, scale, key)
+    return recording.released("selected marginal", selected, exact=exact_errors)
 
 
 def noisy_marginal_errors(
@@ -148,7 +151,8 @@ def noisy_marginal_errors(
     steps = FINE_POINT / sensitivity
     with np.errstate(all="ignore"):  # a warning would be a release
         exact = np.rint(np.clip(_exact_errors(rows, candidates) * shrink * steps, -(2.0**52), 2.0**52))
-    return (exact + discrete_gaussian(sigma * steps, count, key)) / steps
+    noisy = (exact + discrete_gaussian(sigma * steps, count, key)) / steps
+    return recording.released("errors of marginals", noisy, exact=exact / steps)
 
 
 def l2_sensitivity(candidates: Sequence[MarginalError], *, least_sensitivity: float = 0.0) -> float:
@@ -255,7 +259,9 @@ def select_dependence(
     _check_candidates("select_dependence", candidates, DependenceCandidate)
     sensitivity = max(candidate.sensitivity for candidate in candidates)
     scale = _charge_selection(rows, sensitivity, what=what, planned=planned, ledger=ledger)
-    return largest_with_gumbel(_exact_dependences(rows, candidates), scale, key)
+    exact_dependences = _exact_dependences(rows, candidates)
+    selected = largest_with_gumbel(exact_dependences, scale, key)
+    return recording.released("selected dependence", selected, exact=exact_dependences)
 
 
 def _exact_dependences(rows: PrivateRows, candidates: Sequence[DependenceCandidate]) -> Floats:

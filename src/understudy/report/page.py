@@ -22,6 +22,7 @@ from understudy.evaluation.picture import draw_verdict
 from understudy.model import Model, load
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.report import drawing
+from understudy.report.audit import audit_part
 from understudy.report.content import SyntheticRows, gather
 from understudy.report.findings import tables_of
 from understudy.report.network_drawing import network
@@ -49,9 +50,10 @@ def report(
     ledger: str | os.PathLike[str] | None = None,
     truth: Mapping[str, Iterable[str]] | str | os.PathLike[str] | None = None,
     learners: Iterable[str] | None = None,
+    audit: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     seed: int = 0,
 ) -> Path:
-    """Writes a page about a model, and a JSON file of the same name beside it.
+    """Writes a page about a model, and a JSON file of the same name beside it; returns the path of the page.
 
     Args:
         model: A model, or the path of its file.
@@ -66,10 +68,8 @@ def report(
         truth: The true parents by column, or the path of a JSON file with them, if they are known. Those of the
             example table are.
         learners: The learners to train for usefulness; None: CatBoost, if the schema has a target and it is installed.
+        audit: The JSON of an audit of the method, or the path of its file (docs/audit.md).
         seed: The seed of drawn rows and of the evaluation's subsamples.
-
-    Returns:
-        The path of the page.
 
     Privacy:
         Without `real` and `synthetic`, everything follows from the model, and its budget covers it. With `real`, the
@@ -77,7 +77,7 @@ def report(
         anything, so the receipt does not cover what is shown of them.
 
     Raises:
-        ReportError: The arguments contradict each other, or the page cannot be written.
+        ReportError, AuditError: The arguments contradict each other, or the page cannot be written.
         ModelError, TableError, LedgerError: A file cannot be read, or does not fit.
     """
     page, numbers = places(path)
@@ -95,7 +95,7 @@ def report(
         seed=seed,
         model_file=model_file,
     )
-    _write_both(page, numbers, content)
+    _write_both(page, numbers, content | {"audit": audit_part(audit, model)})
     return page
 
 
