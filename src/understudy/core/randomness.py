@@ -3,11 +3,14 @@
 The one rule: randomness is never hidden. Whatever draws takes a `key`, and a key knows whether the operating system
 made it or a person did. Noise drawn from a seed that someone may know protects nobody, so mechanisms ask the key and
 the receipt says it.
+
+Source: RFC 8439 for ChaCha20.
 """
 
 import dataclasses
 import hashlib
 import numbers
+import secrets
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -15,6 +18,9 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from jax import Array
+
+# ChaCha20 counts its blocks of 64 bytes in 32 bits.
+MOST_WORDS = 2**32 * 8
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -30,10 +36,10 @@ class Key:
 
     @classmethod
     def new(cls, seed: int | None = None) -> "Key":
-        """A root key: from the operating system's entropy, or from a seed for tests and experiments."""
+        """A root key: 256 bits of the operating system's entropy, or a seed for tests and experiments."""
         given: object = seed
         if given is None:
-            return cls(np.random.SeedSequence(None), True)
+            return cls(np.random.SeedSequence(secrets.randbits(256)), True)
         if isinstance(given, bool) or not isinstance(given, numbers.Integral) or given < 0:
             raise ValueError(f"seed: expected a whole number >= 0 or None, got {seed!r}.")
         return cls(np.random.SeedSequence(int(given)), False)
@@ -49,9 +55,19 @@ class Key:
         return np.random.Generator(np.random.SFC64(self.sequence))
 
     def words(self, n: int) -> NDArray[np.uint64]:
-        """The first random 64-bit words of this stream, by SHAKE-256: to tell them from chance takes the key."""
-        seed = f"{self.sequence.entropy} {self.sequence.spawn_key}".encode()
-        return np.frombuffer(hashlib.shake_256(seed).digest(8 * n), dtype="<u8")
+        """The first random 64-bit words of this stream, by ChaCha20: to tell them from chance takes the key.
+
+        The cipher's 256-bit key is the SHAKE-256 digest of the root and the labels down to here.
+        """
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+        if n > MOST_WORDS:
+            raise ValueError(f"words: expected at most {MOST_WORDS} of one stream, got {n}.")
+        path = f"{self.sequence.entropy} {self.sequence.spawn_key}".encode()
+        cipher = Cipher(algorithms.ChaCha20(hashlib.shake_256(path).digest(32), bytes(16)), mode=None)
+        stream = np.zeros(n, dtype="<u8")
+        cipher.encryptor().update_into(stream.view(np.uint8), stream.view(np.uint8))  # zeros become the key stream
+        return stream
 
     def jax(self) -> "Array":
         """JAX's counter-based generator at the start of this stream; its state is 64 bits wide."""
