@@ -17,7 +17,7 @@ from scipy import stats
 from loops import COLUMNS, Regression, exact_run, job, part, run, run_parts, start, table
 from understudy.core.randomness import Key
 from understudy.privacy.batches import capacity_for
-from understudy.privacy.clipping import Layer
+from understudy.privacy.clipping import SUMMATION, Layer
 from understudy.privacy.factors import traced_factors
 from understudy.privacy.gradients import Job, Part, train
 from understudy.privacy.ledger import Ledger
@@ -90,7 +90,8 @@ def test_all_rows_of_a_unit_are_clipped_together():
     columns = {"a": np.zeros(4), "b": np.zeros(4), "y": np.full(4, -100.0)}  # four rows that all pull the same way
     rows = lock(columns, {}, unit=np.array([7, 7, 7, 9]), max_rows_per_unit=3, key=Key.new(0))
     [state] = run([job(columns, rows=rows, noise=0.002, epsilon=1e6, steps=1)])
-    assert np.linalg.norm(np.asarray(state["kept"][0])) == pytest.approx(2 * (1 - SUMMATION), abs=0.02)  # two units, not four rows
+    two_units = 2 * (1 - SUMMATION)  # and not four rows
+    assert np.linalg.norm(np.asarray(state["kept"][0])) == pytest.approx(two_units, abs=0.02)
 
 
 @dataclasses.dataclass(frozen=True)
