@@ -91,8 +91,8 @@ def test_draws_follow_the_table():
     expected *= len(found) / expected.sum()
     counts = np.bincount(found + reach(sigma), minlength=len(places))
     common = expected > 20
-    both = [np.append(each[common], each[~common].sum()) for each in (counts, expected)]
-    assert stats.chisquare(*both).pvalue > 1e-4
+    found, wanted = (np.append(each[common], each[~common].sum()) for each in (counts, expected))
+    assert stats.chisquare(found, wanted).pvalue > 1e-4
 
 
 def test_a_word_that_does_not_decide_gets_the_bits_that_follow():

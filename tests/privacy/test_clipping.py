@@ -208,10 +208,10 @@ def test_in_a_large_batch_rounding_stays_within_the_margin(m):
 
 def test_sums_in_blocks_are_the_sums():
     draw = np.random.default_rng(0)
-    a, delta = draw.standard_normal((3, 4, 900)).astype(np.float32), draw.standard_normal((3, 5, 900)).astype(np.float32)
+    a, delta = (draw.standard_normal((3, wide, 900)).astype(np.float32) for wide in (4, 5))
     assert summation_blocks(900, 1) > 1
     seen = draw.random((3, 4)) < 0.7
-    layers = [Layer(a, delta), Layer(a[0], delta, seen)]
+    layers = [Layer(jnp.asarray(a), jnp.asarray(delta)), Layer(jnp.asarray(a[0]), jnp.asarray(delta), seen)]
     found = jax.jit(lambda: clipped_sums(layers, jnp.ones((900, 1), bool), jnp.float32(1e6)))()
     exact = np.einsum("sir,sor->sio", a.astype(float), delta.astype(float))
     np.testing.assert_allclose(found[0], exact, atol=2e-3)

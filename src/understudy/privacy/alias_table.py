@@ -174,7 +174,9 @@ def gap_tables(rate: float) -> tuple[AliasTable, AliasTable, int]:
     stands for all that are at least as large; it is beyond 2^32, or has less than 2^-192.
     """
     stay = (1 << DIGITS) - math.ceil(fractions.Fraction(rate) * (1 << DIGITS))
-    most = 2 ** min(MOST_BITS, max(4, math.ceil((math.log2(PRECISION) - math.log2(rate)) / 2)))  # about as many entries in both
+    most = 2 ** min(
+        MOST_BITS, max(4, math.ceil((math.log2(PRECISION) - math.log2(rate)) / 2))
+    )  # about as many entries in both
     low = _powers(stay, most)
     jump = low[-1] * stay >> DIGITS
     high = _powers(jump, 2**MOST_BITS)

@@ -172,9 +172,9 @@ def shuffled(
     """The units of each batch in a random order over all its places, empty ones included.
 
     Privacy:
-        Releases nothing. Where a unit stands in a batch then says nothing about who else is in it: given one batch, the
-        same with one unit more is the same with an empty place filled. So all others are computed in the same places, by
-        the same instructions, and what the program makes of them is the same to the last bit.
+        Releases nothing. Where a unit stands in a batch then says nothing about who else is in it: the same batch with
+        one unit more has an empty place filled. So all others are computed in the same places, by the same
+        instructions, and what a network makes of them is the same to the last bit.
     """
     words = key.words(places.size).reshape(places.shape)
     order = np.argsort(words, axis=1)

@@ -71,8 +71,8 @@ def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | floa
         For each layer (..., in, out), in float32, or in float64 if there are thousands of rows.
 
     Privacy:
-        Releases nothing by itself: the sums have no noise. But for rounding (`usable_part`), adding or removing one unit changes them by at most C in L2
-        norm, over all layers together: the norm of a unit's gradient is at most the sum of its rows' norms, and it is
+        Releases nothing by itself: the sums have no noise. But for rounding (`usable_part`), adding or removing one unit
+        changes them by at most C in L2 norm, over all layers together: the norm of a unit's gradient is at most the sum of its rows' norms, and it is
         that sum which is clipped. Clipped one by one, the sums of j change by at most C_j, and all of them together by
         at most √Σ C_j². A row whose gradient is not finite counts as zero, since an error would be a release.
     """
@@ -112,8 +112,8 @@ def usable_part(terms: int, rows_of_a_unit: int, *, rounding: float) -> float:
         the root, the sum over a unit's rows, the division and the weighting, Σ |x_r| <= C' (1 + η) for a unit, with
         η = (terms + rows of a unit + 16) u. (Products of squares that underflow belong to gradients below 1e-18.)
         Each addition is off by at most u times its result. Added up in any order, n products of size at most c have
-        partial sums that add up to at most c (2 + 3 + ... + n), and are off by at most (n + 3) n c u / 2 in all. So with
-        K blocks of b rows a sum over a batch of m units of one row each is off by at most m (b + K + 5) u C' / 2, in L2
+        partial sums that add up to at most c (2 + 3 + ... + n), and are off by at most (n + 3) n c u / 2 in all. With K
+        blocks of b rows a sum over a batch of m units of one row each is off by at most m (b + K + 5) u C' / 2, in L2
         norm over all coordinates: there the sizes of rows add up as their norms do. If units have more rows, a row may
         hold all of its unit, and no number goes through more than b + K additions: m (b + K + 5) u C'. There are two
         sums, and `summation_blocks` keeps both errors together at SUMMATION C'. So two sums differ by at most

@@ -128,9 +128,9 @@ def train(
         A unit that is drawn adds to the sum of a part a vector of norm at most the part's C_k, over all its rows
         together; one that is not adds nothing. What a step releases are the sums of all parts side by side, so adding
         or removing one unit changes them by at most C = √Σ C_k², errors of summation and rounding to the grid included:
-        L2 sensitivity C, under Poisson sampling with the planned rate. All parts of a job have the same batch in the same step, so it is one draw and one release; each
-        coordinate has noise of its own. That parts are trained one after the other changes nothing: a part's step
-        depends on its own earlier sums alone. With several rows to a unit the norm of g_u is bounded by the sum of its
+        L2 sensitivity C, under Poisson sampling with the planned rate. All parts of a job have the same batch in the
+        same step, so it is one draw and one release; each coordinate has noise of its own. That parts are trained one
+        after the other changes nothing: a part's step depends on its own earlier sums alone. With several rows to a unit the norm of g_u is bounded by the sum of its
         rows' norms, and it is that sum which is clipped. All steps are charged at once, before a row is read.
 
     Raises:
@@ -204,7 +204,9 @@ def _noise(job: Job[Any], planned: str, networks: Sequence[FactorProgram]) -> La
     norm, size = job.clip_norm, sum(network.size for network in networks)
     noise = LatticeNoise.of(job.ledger.noise(planned) * norm, clip_norm=norm, size=size)
     if 1 - noise.rounding(size) / norm < LEAST_USABLE:
-        raise ValueError("epsilon is too small: its noise overflows 32-bit integers. Raise epsilon, or take fewer steps.")
+        raise ValueError(
+            "epsilon is too small: its noise overflows 32-bit integers. Raise epsilon, or take fewer steps."
+        )
     return noise
 
 

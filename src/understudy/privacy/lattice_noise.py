@@ -47,6 +47,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
@@ -132,13 +133,14 @@ def _largest_factor(wide: float, tables: int) -> int:
     return factor
 
 
-def add_noise(exact: Array, noise: Array, step: Array) -> Array:
+def add_noise(exact: Array, noise: ArrayLike, step: ArrayLike) -> Array:
     """A sum rounded to the grid, plus noise in steps of it: the sum of whole numbers, as float32.
 
     Privacy:
         Two sums are at most √d steps farther apart once they are rounded. Keeping them within LARGEST_SUM brings no two
         of them farther apart. What comes after the addition is post-processing.
     """
+    step = jnp.asarray(step, jnp.float32)
     with jax.enable_x64(exact.dtype == jnp.float64):
         whole = jnp.clip(jnp.rint(exact / step.astype(exact.dtype)), -LARGEST_SUM, LARGEST_SUM).astype(jnp.int32)
-    return (whole + noise.reshape(whole.shape)).astype(jnp.float32) * step
+    return (whole + jnp.reshape(jnp.asarray(noise, jnp.int32), whole.shape)).astype(jnp.float32) * step

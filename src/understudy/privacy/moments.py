@@ -63,7 +63,7 @@ def noisy_second_moments(
     noise = np.zeros((width, width))
     noise[upper] = discrete_gaussian(unit_sigma / np.sqrt(2), len(upper[0]), key.child("products"))
     noise += noise.T + np.diag(discrete_gaussian(unit_sigma, width, key.child("squares")))
-    return (exact_sum + noise) / FIXED_POINT**2
+    return (exact_sum + np.rint(noise).astype(np.int64)) / FIXED_POINT**2  # added as whole numbers, however large
 
 
 def to_fixed_point(x: Floats, clip_norm: float, *, steps: float = FIXED_POINT) -> Floats:

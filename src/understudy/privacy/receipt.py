@@ -90,7 +90,9 @@ class Receipt:
         """Where the noise came from, and whether the promise survives it."""
         if self.seed is None:
             trained = any(charge.sampling_rate for charge in self.charges)
-            return "operating system entropy" + ("; on gradients SHAKE-256, keyed from it" if trained else "")
+            return "operating system entropy" + (
+                "; on gradients ChaCha20, keyed with 256 bits of it" if trained else ""
+            )
         return f"seed = {self.seed}: FOR TESTS ONLY, the guarantee does not hold for anyone who knows the seed"
 
     @property
