@@ -71,10 +71,11 @@ def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | floa
         For each layer (..., in, out), in float32, or in float64 if there are thousands of rows.
 
     Privacy:
-        Releases nothing by itself: the sums have no noise. But for rounding (`usable_part`), adding or removing one unit
-        changes them by at most C in L2 norm, over all layers together: the norm of a unit's gradient is at most the sum of its rows' norms, and it is
-        that sum which is clipped. Clipped one by one, the sums of j change by at most C_j, and all of them together by
-        at most √Σ C_j². A row whose gradient is not finite counts as zero, since an error would be a release.
+        Releases nothing by itself: the sums have no noise. But for rounding (`usable_part`), adding or removing one
+        unit changes them by at most C in L2 norm, over all layers together: the norm of a unit's gradient is at most
+        the sum of its rows' norms, and it is that sum which is clipped. Clipped one by one, the sums of j change by at
+        most C_j, and all of them together by at most √Σ C_j². A row whose gradient is not finite counts as zero, since
+        an error would be a release.
     """
     layers, norm = [_checked(layer) for layer in layers], jnp.asarray(clip_norm)
     if norm.ndim and any(layer.deltas.shape[:-2] != norm.shape for layer in layers):

@@ -130,8 +130,9 @@ def train(
         or removing one unit changes them by at most C = √Σ C_k², errors of summation and rounding to the grid included:
         L2 sensitivity C, under Poisson sampling with the planned rate. All parts of a job have the same batch in the
         same step, so it is one draw and one release; each coordinate has noise of its own. That parts are trained one
-        after the other changes nothing: a part's step depends on its own earlier sums alone. With several rows to a unit the norm of g_u is bounded by the sum of its
-        rows' norms, and it is that sum which is clipped. All steps are charged at once, before a row is read.
+        after the other changes nothing: a part's step depends on its own earlier sums alone. With several rows to a
+        unit the norm of g_u is bounded by the sum of its rows' norms, and it is that sum which is clipped. All steps
+        are charged at once, before a row is read.
 
     Raises:
         BudgetExceeded: A ledger does not cover it. Nothing has been read.
