@@ -8,6 +8,7 @@ process, and what is compared is processor time, which hardly depends on what el
 """
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -89,10 +90,8 @@ def main() -> None:
 
     prada.train = train  # type: ignore
     frame, schema = CASES[asked.case].make()
-    try:
+    with contextlib.suppress(Measured):
         us.fit(frame, schema, "prada", epsilon=1.0, delta=1e-6, progress=False)
-    except Measured:
-        pass
     best = {name: [min(each) for each in zip(*found, strict=True)] for name, found in seconds.items()}
     ratio = [exact / real for exact, real in zip(best["exact"], best["real"], strict=True)]
     print(json.dumps({"case": asked.case, "cpu_and_wall_s": best, "ratio": ratio, "all": seconds}))

@@ -20,6 +20,7 @@ from understudy.privacy.batches import capacity_for
 from understudy.privacy.clipping import SUMMATION, Layer
 from understudy.privacy.factors import traced_factors
 from understudy.privacy.gradients import Job, Part, train
+from understudy.privacy.lattice_noise import LatticeNoise
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget, BudgetExceeded, PlannedMechanism
 from understudy.privacy.row_programs import SideEffects
@@ -297,6 +298,16 @@ def test_the_noise_is_what_was_charged():
     assert charge.sigma == pytest.approx(charge.noise_multiplier * 2.0)
     assert stats.kstest(noise, "norm").pvalue > 1e-4
     assert abs(np.corrcoef(noise[:-3], noise[3:])[0, 1]) < 5 / math.sqrt(3 * steps)  # from one step to the next
+
+
+def test_what_a_step_releases_lies_on_a_public_grid():
+    """Whoever is in the table, the same whole multiples of one power of two can come out."""
+    steps, few = 8, {name: column[:-1] for name, column in table().items()}
+    for columns in (table(), few):
+        [state] = run([job(columns, steps=steps, clip=0.5, noise=1.0, epsilon=1e3)])
+        grid = LatticeNoise.of(0.5, clip_norm=0.5, size=3).step
+        whole = np.asarray(state["kept"], np.float64) / grid
+        assert (whole == np.rint(whole)).all() and len(np.unique(whole)) > steps
 
 
 def test_the_receipt_says_what_was_done():

@@ -127,7 +127,7 @@ def reach(sigma: float) -> int:
     return int(ENDS * sigma) + 1
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=64)  # as many as fits that are trained together may have
 def gaussian_table(sigma: float) -> AliasTable:
     """The discrete Gaussian of parameter sigma, P(x) ∝ exp(-x² / (2 sigma²)); entry i stands for i - reach(sigma)."""
     half = gaussian_masses(sigma)
@@ -165,7 +165,7 @@ def _exp_of_minus(x: fractions.Fraction) -> int:
 # Geometric gaps -------------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=64)
 def gap_tables(rate: float) -> tuple[AliasTable, AliasTable, int]:
     """Two tables and a length B: a geometric number, P(g) = q (1 - q)^g, is low + B · high with one draw from each.
 
