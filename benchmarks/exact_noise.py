@@ -55,7 +55,7 @@ def real_rounds(key, numbers, rate, noise, units, *, part=0, steps, most, size):
 
 def use(draw_rounds: Callable[..., Any], add_noise: Callable[..., Any], blocks: Callable[..., int]) -> None:
     gradients.draw_rounds, gradients.add_noise, clipping.summation_blocks = draw_rounds, add_noise, blocks
-    gradients.run_rounds.clear_cache()
+    jax.clear_caches()
 
 
 def measured(jobs: Sequence[Any], planned: str, times: int) -> list[tuple[float, float]]:

@@ -87,17 +87,7 @@ def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | floa
     scale = jnp.minimum(1.0, norm[..., None, None] / jnp.maximum(of_unit, 1e-30))
     weights = (jnp.broadcast_to(scale, norms.shape).reshape(squares.shape) * finite).astype(jnp.float32)
     blocks = summation_blocks(*inside.shape)
-    sums: list[Array] = []
-    for a, delta, seen in layers:
-        shared = norm.ndim > 0 and seen is not None  # then inputs have no weights: each layer side by side has its own
-        anywhere = jnp.any(finite, axis=tuple(range(norm.ndim))) if shared else finite
-        a, delta = jnp.where(_along_rows(anywhere, a), a, 0.0), jnp.where(_along_rows(finite, delta), delta, 0.0)
-        if a.size < delta.size and not shared:
-            a = a * _along_rows(weights, a)
-        else:
-            delta = delta * _along_rows(weights, delta)
-        sums.append(_outer_sum(a, delta, seen, blocks))
-    return sums
+    return [_weighted_sum(layer, finite, weights, blocks, apart=norm.ndim > 0) for layer in layers]
 
 
 def usable_part(terms: int, rows_of_a_unit: int, *, rounding: float) -> float:
@@ -165,18 +155,34 @@ def _squares(layer: Layer, *, apart: bool) -> Array:
     return products if apart else jnp.sum(products, axis=tuple(range(products.ndim - 1)))
 
 
-def _outer_sum(a: Array, delta: Array, seen: Mask | None, blocks: int) -> Array:
-    """Σ_r a_r ⊗ δ_r, (..., in, out), in so many blocks of rows; with none of them in float64."""
+def _weighted_sum(layer: Layer, finite: Array, weights: Array, blocks: int, *, apart: bool) -> Array:
+    """Σ_r w_r a_r ⊗ δ_r over finite rows, (..., in, out), in so many blocks of rows; with none of them in float64."""
+    (a, delta, seen), rows = layer, layer.inputs.shape[-1]
     if not blocks:
+        a, delta = _weighted(layer, finite, weights, apart=apart)
         with jax.enable_x64(True):
-            return _block_sum(a.astype(jnp.float64), delta.astype(jnp.float64), seen)
-    rows = a.shape[-1]
-    length = math.ceil(rows / blocks)
-    parts = ((a[..., k : k + length], delta[..., k : k + length]) for k in range(0, rows, length))
-    return functools.reduce(operator.add, (_block_sum(*part, seen) for part in parts))
+            return _outer_sum(a.astype(jnp.float64), delta.astype(jnp.float64), seen)
+    length, sums = math.ceil(rows / blocks), list[Array]()
+    for k in range(0, rows, length):
+        block = Layer(a[..., k : k + length], delta[..., k : k + length], seen)
+        parts = _weighted(block, finite[..., k : k + length], weights[..., k : k + length], apart=apart)
+        sums.append(_outer_sum(*parts, seen))
+    return functools.reduce(operator.add, sums)
 
 
-def _block_sum(a: Array, delta: Array, seen: Mask | None) -> Array:
+def _weighted(layer: Layer, finite: Array, weights: Array, *, apart: bool) -> tuple[Array, Array]:
+    """Both factors without rows that are not finite, and one of them, the smaller if it may be, with the weights."""
+    a, delta, seen = layer
+    shared = apart and seen is not None  # then inputs have no weights: each layer side by side has its own
+    anywhere = jnp.any(finite, axis=tuple(range(finite.ndim - 1))) if shared else finite
+    a, delta = jnp.where(_along_rows(anywhere, a), a, 0.0), jnp.where(_along_rows(finite, delta), delta, 0.0)
+    if a.size < delta.size and not shared:
+        return a * _along_rows(weights, a), delta
+    return a, delta * _along_rows(weights, delta)
+
+
+def _outer_sum(a: Array, delta: Array, seen: Mask | None) -> Array:
+    """Σ_r a_r ⊗ δ_r, (..., in, out)."""
     if seen is None:
         return jnp.matmul(a, jnp.swapaxes(delta, -1, -2), precision=jax.lax.Precision.HIGHEST)
     every = jnp.einsum("...or,ir->...io", delta, a, precision=jax.lax.Precision.HIGHEST)
