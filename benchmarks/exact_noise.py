@@ -37,7 +37,7 @@ def real_rounds(key, numbers, rate, noise, units, *, part=0, steps, most, size):
     """Batches and noise as they were: float64 normals from SHAKE-256, rounded to float32."""
 
     def uniforms(label: str, number: int, count: int) -> np.ndarray:
-        stream = hashlib.shake_256(f"{key.sequence.entropy} {label} {number} {part}".encode()).digest(8 * count)
+        stream = hashlib.shake_256(f"{key.entropy} {label} {number} {part}".encode()).digest(8 * count)
         return ((np.frombuffer(stream, "<u8") >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
     found, drawn, added = [], [], []

@@ -25,7 +25,7 @@ def chacha20_block(key: bytes, counter: int) -> list[int]:
 
 def test_words_are_those_of_chacha20_keyed_by_the_path():
     key = Key.new(7).child("noise")
-    path = f"{key.sequence.entropy} {key.sequence.spawn_key}".encode()
+    path = f"{key.entropy} {key.path}".encode()
     found = key.words(20)
     expected = [word for counter in range(3) for word in chacha20_block(hashlib.shake_256(path).digest(32), counter)]
     assert found.view("<u4").tolist() == expected[:40] and found.dtype == np.uint64
@@ -34,7 +34,7 @@ def test_words_are_those_of_chacha20_keyed_by_the_path():
 
 
 def test_a_secret_root_has_256_bits():
-    assert max(Key.new().sequence.entropy.bit_length() for _ in range(20)) > 250  # pyright: ignore
+    assert max(Key.new().entropy.bit_length() for _ in range(20)) > 250
 
 
 def test_fewer_words_are_the_first_of_more_and_none_are_none():

@@ -118,12 +118,12 @@ def test_low_bits_of_noise_are_even():
         assert stats.chisquare(np.bincount(steps % modulus, minlength=modulus)).pvalue > 1e-4
 
 
-def test_a_seed_draws_the_same_noise_and_fewer_are_the_first_of_more():
+def test_a_seed_draws_the_same_noise_and_nothing_else_does():
     noise = LatticeNoise.of(5.0, clip_norm=1.0, size=10**6)
     many = noise.draw(5000, Key.new(0))
     assert noise.tables == 3
     np.testing.assert_array_equal(noise.draw(5000, Key.new(0)), many)
-    np.testing.assert_array_equal(noise.draw(777, Key.new(0)), many[:777])
+    assert (noise.draw(5000, Key.new(1)) != many).mean() > 0.99
     assert abs(np.corrcoef(noise.draw(2000, Key.new()), noise.draw(2000, Key.new()))[0, 1]) < 5 / math.sqrt(2000)
 
 

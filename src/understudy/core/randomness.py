@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import numbers
 import secrets
+import struct
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -28,10 +29,13 @@ class Key:
     """A node in a tree of independent random streams.
 
     Attributes:
+        entropy: The root.
+        path: The labels down to here, as words of 32 bits.
         secret: True when the root came from the operating system's entropy.
     """
 
-    sequence: np.random.SeedSequence
+    entropy: int
+    path: tuple[int, ...]
     secret: bool
 
     @classmethod
@@ -39,16 +43,20 @@ class Key:
         """A root key: 256 bits of the operating system's entropy, or a seed for tests and experiments."""
         given: object = seed
         if given is None:
-            return cls(np.random.SeedSequence(secrets.randbits(256)), True)
+            return cls(secrets.randbits(256), (), True)
         if isinstance(given, bool) or not isinstance(given, numbers.Integral) or given < 0:
             raise ValueError(f"seed: expected a whole number >= 0 or None, got {seed!r}.")
-        return cls(np.random.SeedSequence(int(given)), False)
+        return cls(int(given), (), False)
 
     def child(self, label: str) -> "Key":
         """The stream that belongs to a label; other labels give independent streams."""
         digest = hashlib.blake2b(label.encode(), digest_size=16).digest()  # wide: no two labels may share a stream
-        path = (*self.sequence.spawn_key, *np.frombuffer(digest, dtype="<u4").tolist())
-        return Key(np.random.SeedSequence(self.sequence.entropy, spawn_key=path), self.secret)
+        return Key(self.entropy, (*self.path, *struct.unpack("<4I", digest)), self.secret)
+
+    @property
+    def sequence(self) -> np.random.SeedSequence:
+        """What NumPy's and JAX's generators start from."""
+        return np.random.SeedSequence(self.entropy, spawn_key=self.path)
 
     def numpy(self) -> np.random.Generator:
         """A generator at the start of this stream."""
@@ -63,7 +71,7 @@ class Key:
 
         if n > MOST_WORDS:
             raise ValueError(f"words: expected at most {MOST_WORDS} of one stream, got {n}.")
-        path = f"{self.sequence.entropy} {self.sequence.spawn_key}".encode()
+        path = f"{self.entropy} {self.path}".encode()
         cipher = Cipher(algorithms.ChaCha20(hashlib.shake_256(path).digest(32), bytes(16)), mode=None)
         stream = np.zeros(n, dtype="<u8")
         cipher.encryptor().update_into(stream.view(np.uint8), stream.view(np.uint8))  # zeros become the key stream

@@ -79,8 +79,8 @@ class AliasTable:
         packed = [(t >> (PRECISION - bits - LEADING)) << LEADING | a for t, a in zip(thresholds, alias, strict=True)]
         return cls(bits, np.array(packed, np.uint32), tuple(thresholds))
 
-    def draw(self, words: Words, more: Key) -> Whole:
-        """One number for each random word; `more` is the key of the bits that follow where a word does not decide.
+    def draw(self, words: Words, key: Key, label: str = "more") -> Whole:
+        """One number for each random word; where it does not decide, the bits that follow are those of `key`'s child.
 
         Fewer words give the first of the numbers that more of them give.
         """
@@ -97,7 +97,7 @@ class AliasTable:
             unsure.append(start + np.flatnonzero(leading == first))
         places = np.concatenate(unsure) if unsure else np.zeros(0, np.intp)
         if len(places):
-            found[places] = self._decided(words[places] >> np.uint32(32 - self.bits), more)
+            found[places] = self._decided(words[places] >> np.uint32(32 - self.bits), key.child(label))
         return found
 
     def _decided(self, columns: Words, more: Key) -> list[int]:

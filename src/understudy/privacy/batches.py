@@ -157,10 +157,10 @@ def poisson_batches(
     with the table. They are drawn from tables, exactly but for 2^-142 of each. More places leave the units in the first
     ones as they are, so that parts of a training that have different numbers of places have the same batches.
     """
-    words = key.words(steps * most).view(np.uint32).reshape(-1, 2)
+    words = np.ascontiguousarray(key.words(steps * most).view(np.uint32).reshape(-1, 2).T)
     low, high, length = gap_tables(rate)
-    gaps = high.draw(words[:, 1], key.child("more of the quotient")).astype(np.int64) * length
-    gaps += low.draw(words[:, 0], key.child("more of the remainder"))
+    gaps = high.draw(words[1], key, "more of the quotient").astype(np.int64) * length
+    gaps += low.draw(words[0], key, "more of the remainder")
     places = np.cumsum(np.minimum(gaps, units).reshape(most, steps).T + 1, axis=1) - 1
     drawn = places < units
     return np.where(drawn, places, 0).astype(np.int32), drawn

@@ -109,13 +109,13 @@ class LatticeNoise:
         return self.step * math.sqrt(size)
 
     def draw(self, n: int, key: Key) -> NDArray[np.int32]:
-        """So many whole numbers of steps; fewer are the first of more."""
+        """So many whole numbers of steps."""
         table, middle = gaussian_table(self.base), reach(self.base)
-        words = key.words(n * math.ceil(self.tables / 2)).view(np.uint32).reshape(n, -1)
+        words = key.words(math.ceil(n * self.tables / 2)).view(np.uint32)[: n * self.tables].reshape(self.tables, n)
         found = np.zeros(n, np.int32)
         for number in range(self.tables):
             found *= self.factor
-            found += table.draw(words[:, number], key.child(f"more of {number}"))
+            found += table.draw(words[number], key, f"more of {number}")
             found -= middle
         return found
 
