@@ -73,9 +73,9 @@ class Key:
             raise ValueError(f"words: expected at most {MOST_WORDS} of one stream, got {n}.")
         path = f"{self.entropy} {self.path}".encode()
         cipher = Cipher(algorithms.ChaCha20(hashlib.shake_256(path).digest(32), bytes(16)), mode=None)
-        stream = np.zeros(n, dtype="<u8")
-        cipher.encryptor().update_into(stream.view(np.uint8), stream.view(np.uint8))  # zeros become the key stream
-        return stream
+        stream = bytearray(8 * n)
+        cipher.encryptor().update_into(stream, stream)  # zeros become the key stream
+        return np.frombuffer(stream, dtype="<u8")
 
     def jax(self) -> "Array":
         """JAX's counter-based generator at the start of this stream; its state is 64 bits wide."""
