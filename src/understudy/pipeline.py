@@ -198,7 +198,7 @@ def _receipt(schema: Schema, planned: PlannedFit, rows: float, started: str) -> 
 
 def _red_flags(schema: Schema, planned: PlannedFit, rows: float | None = None) -> tuple[RedFlag, ...]:
     ledger = planned.ledger
-    return red_flags(schema, planned.method, ledger.plan, ledger.budget, rows=schema.rows or rows, seed=ledger.seed)
+    return red_flags(schema, planned.method, ledger.budget, rows=schema.rows or rows, seed=ledger.seed)
 
 
 def _fit_id(schema: Schema, method: Method, budget: Budget, seed: int | None) -> str:
@@ -366,6 +366,6 @@ def plan(
         seconds=seconds,
         megabytes=megabytes,
         rows_to_be_seen={k: v for each in charges for k, v in encoding.rows_to_be_seen(schema, each).items()},
-        flags=red_flags(stated, method, planned, budget, rows=rows),
+        flags=red_flags(stated, method, budget, rows=rows),
         unit=schema.unit or "row",
     )

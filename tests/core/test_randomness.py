@@ -8,11 +8,33 @@ import pytest
 from understudy.core.randomness import Key
 
 
-def test_words_are_those_of_shake_256_over_the_key():
+def chacha20_block(key: bytes, counter: int) -> list[int]:
+    """A block of the key stream as RFC 8439 writes it down, for a nonce of zeros."""
+    words = [int.from_bytes(key[i : i + 4], "little") for i in range(0, 32, 4)]
+    start = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574, *words, counter, 0, 0, 0]
+    state = list(start)
+    for number in range(80):
+        i, odd = number % 4, number // 4 % 2
+        a, b, c, d = (4 * row + (i + row * odd) % 4 for row in range(4))
+        for into, added, mixed, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            state[into] = (state[into] + state[added]) % 2**32
+            turned = state[mixed] ^ state[into]
+            state[mixed] = (turned << turn | turned >> (32 - turn)) % 2**32
+    return [(one + other) % 2**32 for one, other in zip(state, start, strict=True)]
+
+
+def test_words_are_those_of_chacha20_keyed_by_the_path():
     key = Key.new(7).child("noise")
-    seed = f"{key.sequence.entropy} {key.sequence.spawn_key}".encode()
-    expected = [int.from_bytes(hashlib.shake_256(seed).digest(24)[8 * i : 8 * i + 8], "little") for i in range(3)]
-    assert key.words(3).tolist() == expected and key.words(3).dtype == np.uint64
+    path = f"{key.entropy} {key.path}".encode()
+    found = key.words(20)
+    expected = [word for counter in range(3) for word in chacha20_block(hashlib.shake_256(path).digest(32), counter)]
+    assert found.view("<u4").tolist() == expected[:40] and found.dtype == np.uint64
+    published = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28")  # RFC 8439, appendix A.1, test vector 1
+    assert b"".join(word.to_bytes(4, "little") for word in chacha20_block(bytes(32), 0)[:4]) == published
+
+
+def test_a_secret_root_has_256_bits():
+    assert max(Key.new().entropy.bit_length() for _ in range(20)) > 250
 
 
 def test_fewer_words_are_the_first_of_more_and_none_are_none():

@@ -10,6 +10,7 @@ from understudy.privacy import batches, gradients
 from understudy.privacy.clipping import Layer
 from understudy.privacy.factors import traced_factors
 from understudy.privacy.gradients import Job, Part, train
+from understudy.privacy.lattice_noise import LatticeNoise
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.rows import PrivateRows
@@ -102,8 +103,9 @@ def exact_run(columns, *, clip, loop=None, state=None):
     loop, state = loop or Regression(), state or start()
     rows = batches.pad_rows(PrivateRows(columns, {}, 1), COLUMNS, CAPACITY)
     network = traced_factors(loop, state, len(COLUMNS), CAPACITY)
-    draws = batches.draw_rounds(
-        Key.new(0), np.arange(1), 1.0, 0.0, rows.exact_count, steps=1, most=len(rows.units), size=network.size
-    )
+    noise = LatticeNoise(step=2.0**-16, base=10.0, factor=1, tables=1)
+    most = {"steps": 1, "most": len(rows.units), "size": network.size}
+    draws = batches.draw_rounds(Key.new(0), np.arange(1), 1.0, noise, rows.exact_count, **most)
+    draws = draws._replace(noise=np.zeros_like(draws.noise))
     exact = (rows.exact, rows.units)
     return gradients.run_rounds(loop, network, state, exact, jnp.asarray(clip, jnp.float32), jnp.ones(1, bool), draws)

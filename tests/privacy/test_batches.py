@@ -12,12 +12,11 @@ from understudy.privacy.batches import (
     draw_rounds,
     fits,
     largest_batch,
-    middles,
-    normals,
     pad_rows,
     poisson_batches,
-    uniforms,
+    shuffled,
 )
+from understudy.privacy.lattice_noise import LatticeNoise
 from understudy.privacy.rows import lock
 
 
@@ -101,50 +100,45 @@ def test_a_table_that_does_not_fit_is_kept_whole():
     assert not fits(rows, 4) and fits(rows, 9) and padded.exact.shape == (10, 1) and padded.exact_count == 9
 
 
-# Random numbers -----------------------------------------------------------------------------------------------------
+# Places -------------------------------------------------------------------------------------------------------------
 
 
-def test_uniform_numbers_are_the_middles_of_intervals_and_never_zero_or_one():
-    words = np.array([0, 2**12 - 1, 2**12, 2**63, 2**64 - 1], np.uint64)
-    found = middles(words)
-    assert found.tolist() == [2.0**-53, 2.0**-53, 3 * 2.0**-53, 0.5 + 2.0**-53, 1 - 2.0**-53]
-    np.testing.assert_array_equal(1 - middles(~words), found)  # as many below as above
-
-
-def test_uniform_numbers_are_uniform():
-    assert stats.kstest(uniforms(Key.new(0), 100_000), "uniform").pvalue > 1e-3
-
-
-def test_normal_numbers_are_normal_and_do_not_depend_on_each_other():
-    found = normals(Key.new(0), 200_000)
-    assert stats.kstest(found, "norm").pvalue > 1e-3
-    beyond = int((np.abs(found) > 3).sum())
-    assert stats.binomtest(beyond, len(found), 2 * float(stats.norm.sf(3))).pvalue > 1e-3
-    for lag in (1, 2, 7):
-        assert abs(np.corrcoef(found[:-lag], found[lag:])[0, 1]) < 4 / math.sqrt(len(found))
-
-
-def test_another_key_gives_other_numbers_and_fewer_are_the_first_of_more():
-    one, other = (normals(Key.new(0).child(label), 20_000) for label in "ab")
-    assert abs(np.corrcoef(one, other)[0, 1]) < 4 / math.sqrt(20_000)
-    np.testing.assert_array_equal(normals(Key.new(0).child("a"), 10), one[:10])
+def test_units_stand_in_places_that_say_nothing_about_the_others():
+    places, drawn = poisson_batches(Key.new(0), 0.3, 20, 3000, 16)
+    moved, held = shuffled(places, drawn, Key.new(1))
+    for one, other in zip(np.where(drawn, places, -1), np.where(held, moved, -1), strict=True):
+        assert sorted(one.tolist()) == sorted(other.tolist())
+    whole = held.sum(axis=0)
+    assert stats.chisquare(whole).pvalue > 1e-4  # every place holds somebody as often
+    first = np.argmax(held & (moved == np.where(drawn, places, -1).max(axis=1)[:, None]), axis=1)
+    assert stats.chisquare(np.bincount(first, minlength=16)).pvalue > 1e-4  # wherever the last unit stands
 
 
 # Rounds -------------------------------------------------------------------------------------------------------------
 
 
-def rounds(numbers, *, part=0, most=8, size=500, sigma=2.0):
-    return draw_rounds(Key.new(0), np.array(numbers), 0.3, sigma, 20, part=part, steps=4, most=most, size=size)
+NOISE = LatticeNoise.of(2.0, clip_norm=1.0, size=500)
+
+
+def rounds(numbers, *, part=0, most=16, size=500):
+    return draw_rounds(Key.new(0), np.array(numbers), 0.3, NOISE, 20, part=part, steps=4, most=most, size=size)
+
+
+def members(found):
+    """The units of every batch, in order."""
+    batches = zip(found.units.reshape(8, -1), found.drawn.reshape(8, -1), strict=True)
+    return [sorted(units[drawn].tolist()) for units, drawn in batches]
 
 
 def test_rounds_have_batches_and_noise_of_their_own():
     found = rounds([0, 1])
-    assert found.units.shape == found.drawn.shape == (2, 4, 8) and found.noise.shape == (2, 4, 500)
-    assert found.noise.dtype == np.float32 and found.units.dtype == np.int32
+    assert found.units.shape == found.drawn.shape == (2, 4, 16) and found.noise.shape == (2, 4, 500)
+    assert found.noise.dtype == np.int32 and found.units.dtype == np.int32
+    assert found.grid.tolist() == [NOISE.step] * 2
     assert not np.array_equal(found.units[0], found.units[1])
     together = np.asarray(np.corrcoef(found.noise.reshape(8, 500)))
     assert np.abs(together[np.triu_indices(8, 1)]).max() < 5 / math.sqrt(500)
-    assert stats.kstest(found.noise.ravel() / 2.0, "norm").pvalue > 1e-3
+    assert stats.kstest(found.noise.ravel() * NOISE.step / 2.0, "norm").pvalue > 1e-3
 
 
 def test_a_round_is_the_same_whichever_rounds_it_is_drawn_with():
@@ -154,8 +148,7 @@ def test_a_round_is_the_same_whichever_rounds_it_is_drawn_with():
 
 
 def test_parts_have_the_same_batches_and_noise_of_their_own():
-    one, other = rounds([0, 1], part=0), rounds([0, 1], part=1, most=12, size=300)
-    np.testing.assert_array_equal(one.units, other.units[:, :, :8])
-    np.testing.assert_array_equal(one.drawn, other.drawn[:, :, :8])
+    one, other = rounds([0, 1], part=0), rounds([0, 1], part=1, most=20, size=300)
+    assert members(one) == members(other)
     together = np.corrcoef(one.noise[:, :, :300].ravel(), other.noise.ravel())[0, 1]
     assert abs(together) < 4 / math.sqrt(other.noise.size)

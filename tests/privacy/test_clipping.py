@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy.privacy.clipping import Layer, clipped_sums, usable_part
+from understudy.privacy.clipping import MOST_ROWS, SUMMATION, UNIT, Layer, clipped_sums, summation_blocks, usable_part
 
 
 @pytest.fixture(autouse=True)
@@ -188,15 +188,70 @@ def test_layers_side_by_side_that_do_not_match_are_refused():
         clipped_sums([Layer(jnp.ones((2, 1, 6)), jnp.ones((1, 1, 6)))], jnp.ones((6, 1), bool), jnp.float32(1.0))
 
 
-def test_in_a_large_batch_rounding_stays_within_the_margin():
+# Rounding -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", [1500, 20_000])
+def test_in_a_large_batch_rounding_stays_within_the_margin(m):
     draw = np.random.default_rng(0)
-    m = 40_000
     a, delta = (jnp.asarray(draw.normal(3.0, 0.1, (4, m)), jnp.float32) for _ in range(2))
-    clip = jnp.float32(usable_part(m))
+    clip = jnp.float32(usable_part(16, 1, rounding=0.0))
     inside = np.ones((m, 1), dtype=bool)
     whole = clipped([Layer(a, delta)], jnp.asarray(inside), clip)[0]
+    assert whole.dtype == (jnp.float32 if m < 5000 else jnp.float64)
     for unit in range(20):
         inside[unit] = False
         without = clipped([Layer(a, delta)], jnp.asarray(inside), clip)[0]
         inside[unit] = True
         assert np.linalg.norm(np.asarray(whole, np.float64) - np.asarray(without, np.float64)) <= 1.0
+
+
+def test_sums_in_blocks_are_the_sums():
+    draw = np.random.default_rng(0)
+    a, delta = (draw.standard_normal((3, wide, 900)).astype(np.float32) for wide in (4, 5))
+    assert summation_blocks(900, 1) > 1
+    seen = draw.random((3, 4)) < 0.7
+    layers = [Layer(jnp.asarray(a), jnp.asarray(delta)), Layer(jnp.asarray(a[0]), jnp.asarray(delta), seen)]
+    found = jax.jit(lambda: clipped_sums(layers, jnp.ones((900, 1), bool), jnp.float32(1e6)))()
+    exact = np.einsum("sir,sor->sio", a.astype(float), delta.astype(float))
+    np.testing.assert_allclose(found[0], exact, atol=2e-3)
+    shared = np.einsum("ir,sor->sio", a[0].astype(float), delta.astype(float)) * seen[:, :, None]
+    np.testing.assert_allclose(found[1], shared, atol=2e-3)
+
+
+@pytest.mark.parametrize("order", ["one after the other", "largest partial sums", "pairs"])
+@pytest.mark.parametrize("rows", [60, 400, 1300])
+def test_errors_of_a_sum_are_within_the_bound_in_any_order(order, rows):
+    """Rows that all pull the same way, added in float32 by hand: what `usable_part` says is an upper bound."""
+    draw = np.random.default_rng(rows)
+    terms = (1 - draw.random((200, rows)) * 1e-3).astype(np.float32)  # 200 coordinates
+    blocks = summation_blocks(rows, 1)
+    length = math.ceil(rows / blocks)
+
+    def added(parts):
+        parts = [part.astype(np.float32) for part in parts]
+        while len(parts) > 1:
+            if order == "pairs":
+                ends = [parts.pop()] if len(parts) % 2 else []
+                parts = [one + other for one, other in zip(parts[::2], parts[1::2], strict=True)] + ends
+            else:
+                parts = [parts[0] + parts[1], *parts[2:]]
+        return parts[0]
+
+    if order == "largest partial sums":
+        terms = np.sort(terms, axis=1)[:, ::-1]
+    found = added([added(list(terms[:, k : k + length].T)) for k in range(0, rows, length)])
+    error = np.abs(found - terms.astype(np.float64).sum(axis=1)).max()
+    assert error <= rows * (length + blocks + 5) * UNIT / 2 <= SUMMATION / 2
+
+
+@pytest.mark.parametrize("rows_of_a_unit", [1, 2, 30])
+@pytest.mark.parametrize("units", [1, 64, 500, 1229, 2000, 60_000, 10**6])
+def test_blocks_keep_errors_of_two_sums_within_their_part(units, rows_of_a_unit):
+    blocks, rows = summation_blocks(units, rows_of_a_unit), units * rows_of_a_unit
+    if blocks:
+        each = units * (math.ceil(rows / blocks) + blocks + 5) * UNIT / (2 if rows_of_a_unit == 1 else 1)
+        assert 2 * each <= SUMMATION
+    elif rows <= MOST_ROWS:
+        assert 2 * units * (rows + 5) * 2.0**-53 <= SUMMATION
+    assert units > 64 or rows_of_a_unit == 30 or blocks == 1

@@ -17,9 +17,10 @@ from scipy import stats
 from loops import COLUMNS, Regression, exact_run, job, part, run, run_parts, start, table
 from understudy.core.randomness import Key
 from understudy.privacy.batches import capacity_for
-from understudy.privacy.clipping import Layer
+from understudy.privacy.clipping import SUMMATION, Layer
 from understudy.privacy.factors import traced_factors
 from understudy.privacy.gradients import Job, Part, train
+from understudy.privacy.lattice_noise import LatticeNoise
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget, BudgetExceeded, PlannedMechanism
 from understudy.privacy.row_programs import SideEffects
@@ -90,7 +91,8 @@ def test_all_rows_of_a_unit_are_clipped_together():
     columns = {"a": np.zeros(4), "b": np.zeros(4), "y": np.full(4, -100.0)}  # four rows that all pull the same way
     rows = lock(columns, {}, unit=np.array([7, 7, 7, 9]), max_rows_per_unit=3, key=Key.new(0))
     [state] = run([job(columns, rows=rows, noise=0.002, epsilon=1e6, steps=1)])
-    assert np.linalg.norm(np.asarray(state["kept"][0])) == pytest.approx(2.0, abs=0.02)  # two units, not four rows
+    two_units = 2 * (1 - SUMMATION)  # and not four rows
+    assert np.linalg.norm(np.asarray(state["kept"][0])) == pytest.approx(two_units, abs=0.02)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,6 +298,16 @@ def test_the_noise_is_what_was_charged():
     assert charge.sigma == pytest.approx(charge.noise_multiplier * 2.0)
     assert stats.kstest(noise, "norm").pvalue > 1e-4
     assert abs(np.corrcoef(noise[:-3], noise[3:])[0, 1]) < 5 / math.sqrt(3 * steps)  # from one step to the next
+
+
+def test_what_a_step_releases_lies_on_a_public_grid():
+    """Whoever is in the table, the same whole multiples of one power of two can come out."""
+    steps, few = 8, {name: column[:-1] for name, column in table().items()}
+    for columns in (table(), few):
+        [state] = run([job(columns, steps=steps, clip=0.5, noise=1.0, epsilon=1e3)])
+        grid = LatticeNoise.of(0.5, clip_norm=0.5, size=3).step
+        whole = np.asarray(state["kept"], np.float64) / grid
+        assert (whole == np.rint(whole)).all() and len(np.unique(whole)) > steps
 
 
 def test_the_receipt_says_what_was_done():

@@ -339,7 +339,17 @@ def test_the_text_is_at_most_100_columns_wide():
 
 
 def test_without_a_seed_the_noise_is_the_operating_systems():
-    assert "operating system entropy" in str(spend_all(Ledger(Budget(epsilon=1, delta=1e-6), [MOMENTS])))
+    assert "operating system entropy, in whole numbers\n" in str(
+        spend_all(Ledger(Budget(epsilon=1, delta=1e-6), [MOMENTS]))
+    )
+
+
+def test_a_receipt_says_how_noise_on_gradients_was_drawn_also_if_it_was_before_that_was_exact():
+    receipt = spend_all(Ledger(Budget(epsilon=1, delta=1e-6), [TRAIN]))
+    old = RedFlag(name="floating-point noise", message="it is.", remedy="None.", severity="notice")
+    assert "in whole numbers; on gradients by ChaCha20" in str(receipt)
+    assert "in floating point" in str(dataclasses.replace(receipt, flags=(old,)))
+    assert max(map(len, str(receipt).splitlines())) <= 100
 
 
 def test_equal_charges_are_accounted_once():

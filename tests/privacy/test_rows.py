@@ -134,7 +134,7 @@ NOT_MAPS = {
     "list of sources": ArgMax(["a"]),  # pyright: ignore[reportArgumentType]
     "subclass of distribution": OneHot("a", 0, 2, SpyingDistribution(EDGES, EDGES / 2), True, KEY),
     "subclass inside": LevelBin("a", LevelScale(SpyingDistribution(EDGES, EDGES / 2)), EDGES / 2, True, KEY),
-    "subclass of key": LevelBin("a", LevelScale(LINE), EDGES / 2, False, SpyingKey(KEY.sequence, False)),
+    "subclass of key": LevelBin("a", LevelScale(LINE), EDGES / 2, False, SpyingKey(KEY.entropy, KEY.path, False)),
 }
 
 

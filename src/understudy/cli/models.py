@@ -152,13 +152,12 @@ def _print_flags(schema: "understudy.Schema", method: Any, epsilon: float, delta
     """Prints the grave red flags on a terminal, while the fit can still be stopped at no cost."""
     from rich.console import Console
 
-    from understudy.synthesizers.planning import planned_mechanisms
     from understudy.synthesizers.red_flags import red_flags
 
     if not Console(stderr=True).is_terminal:  # elsewhere nobody can stop it, and the receipt has all of them
         return
     budget = understudy.Budget(epsilon=epsilon, delta=delta)
-    for flag in red_flags(schema, method, planned_mechanisms(schema, method, budget), budget, seed=seed):
+    for flag in red_flags(schema, method, budget, seed=seed):
         if flag.severity != "notice":
             click.echo(str(flag), err=True)
 

@@ -38,6 +38,9 @@ _LARGEST_PLD_EPSILON = 300.0
 _SMALLEST_PLD_DELTA = 1e-12
 # With more sampled steps than this, PLD takes too long and RDP is used.
 _MOST_PLD_STEPS = 500_000
+# This part of delta is set aside when batches are sampled: for batches that overflow their places (1e-20 a step) and
+# for the tables that noise and batches are drawn from (2^-100 in all). Either counts 1 + exp(epsilon) times.
+_SET_ASIDE = 1e-3
 # The accountants are cross-checked up to this epsilon: far above, each is allowed to be loose.
 _LARGEST_CHECKED_EPSILON = 100.0
 
@@ -131,7 +134,7 @@ def epsilon_alone(charge: Charge, delta: float) -> float:
     In closed form unless batches are sampled: no accountant is loaded for a receipt of Gaussians.
     """
     composition = Composition.of([charge])
-    left = delta - composition.threshold_delta
+    left = _left(composition, delta)
     if composition.sampled or left <= 0:
         return account_composition(composition, delta)[0]
     epsilon = _gaussian_epsilon(math.sqrt(composition.mu_squared), left)
@@ -144,7 +147,7 @@ _gaussian_epsilon = functools.lru_cache(maxsize=1024)(gaussian_epsilon)
 def epsilon_by_rdp(charges: Iterable[Charge], delta: float) -> float:
     """The same total by Renyi differential privacy: never smaller, and computed another way."""
     composition = Composition.of(charges)
-    left = delta - composition.threshold_delta
+    left = _left(composition, delta)
     return _rdp_epsilon(composition, left) if left > 0 else math.inf
 
 
@@ -156,6 +159,12 @@ def event_of(charge: Charge) -> "DpEvent":
     return _gaussian_event(1 / charge.mu, charge.sampling_rate, charge.times)
 
 
+def _left(composition: Composition, delta: float) -> float:
+    """What is left of delta once the thresholds and what is set aside are subtracted."""
+    left = delta - composition.threshold_delta
+    return left * (1 - _SET_ASIDE) if composition.sampled else left
+
+
 def account_composition(composition: Composition, delta: float) -> tuple[float, str]:
     """Epsilon of a composition, and the name of the accountant that gave it.
 
@@ -163,7 +172,7 @@ def account_composition(composition: Composition, delta: float) -> tuple[float, 
     moves the output by at most threshold_delta in one direction and the loss by
     -log(1 - threshold_delta) in the other; adding the deltas covers both.
     """
-    left = delta - composition.threshold_delta
+    left = _left(composition, delta)
     if left <= 0:
         return math.inf, "thresholds"
     if composition.steps > _MOST_PLD_STEPS or (composition.steps and left < _SMALLEST_PLD_DELTA):
@@ -194,7 +203,7 @@ def cross_check(composition: Composition, delta: float) -> None:
     epsilon, accountant = account_composition(composition, delta)
     if accountant != "PLD" or epsilon > _LARGEST_CHECKED_EPSILON:
         return
-    left = delta - composition.threshold_delta
+    left = _left(composition, delta)
     bound = _rdp_epsilon(composition, left)
     floor = gaussian_epsilon(math.sqrt(composition.mu_squared), left) * (1 - 1e-6)
     if not composition.sampled and epsilon >= 0.05 and left <= 1e-4:

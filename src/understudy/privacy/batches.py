@@ -4,7 +4,8 @@ The one rule: no array is as long as the table. All have the length of a public 
 kept on disk and a program tells the sizes of its arrays. A table that does not fit is used all the same, and then
 nothing is kept.
 
-Batches and noise are drawn in float64 from a cryptographic stream (`Key.words`); normals end beyond 8 deviations.
+Batches and noise are drawn in whole numbers from a cipher's stream (`Key.words`), without floating point
+(alias_table.py, lattice_noise.py).
 """
 
 # JAX leaves many types open, so what comes out of it is not checked here.
@@ -24,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.privacy.alias_table import gap_tables
+from understudy.privacy.lattice_noise import LatticeNoise
 from understudy.privacy.rows import PrivateRows
 
 Array = jax.Array
@@ -107,7 +110,8 @@ class Draws(NamedTuple):
 
     units: NDArray[np.int32]  # (rounds, steps, places)
     drawn: NDArray[np.bool_]  # (rounds, steps, places): which places hold a unit
-    noise: NDArray[np.float32]  # (rounds, steps, numbers in a sum), with the deviation that was charged
+    noise: NDArray[np.int32]  # (rounds, steps, numbers in a sum), in steps of the grid
+    grid: NDArray[np.float32]  # (rounds,): the step of the grid
     key: Array  # (rounds,): for what the loop itself draws
 
 
@@ -115,7 +119,7 @@ def draw_rounds(
     key: Key,
     numbers: NDArray[np.int64],
     rate: float,
-    sigma: float,
+    noise: LatticeNoise,
     units: int,
     *,
     part: int = 0,
@@ -123,7 +127,7 @@ def draw_rounds(
     most: int,
     size: int,
 ) -> Draws:
-    """The draws of the rounds of these numbers, made in float64.
+    """The draws of the rounds of these numbers, made in whole numbers.
 
     Args:
         part: Parts of a training have the same batches, and each has noise of its own.
@@ -131,36 +135,17 @@ def draw_rounds(
         most: Places in a batch.
         size: Numbers in a sum of gradients.
     """
-    places, noise, keys = [], [], []
+    places, drawn_noise, keys = [], [], []
     for number in numbers.tolist():
         of_round = key.child(f"round {number}")
-        places.append(poisson_batches(of_round.child("batches"), rate, units, steps, most))
+        batches = poisson_batches(of_round.child("batches"), rate, units, steps, most)
+        places.append(shuffled(*batches, of_round.child("places")))
         of_part = of_round.child(f"part {part}")
-        noise.append((sigma * normals(of_part.child("noise"), steps * size)).astype(np.float32).reshape(steps, size))
+        drawn_noise.append(noise.draw(steps * size, of_part.child("noise")).reshape(steps, size))
         keys.append(of_part.child("loop").words(1).view(np.uint32))
     found, drawn = (np.stack(each) for each in zip(*places, strict=True))
     keys = jax.random.wrap_key_data(jax.device_put(np.stack(keys)), impl="threefry2x32")
-    return Draws(found, drawn, np.stack(noise), keys)
-
-
-def uniforms(key: Key, n: int) -> NDArray[np.float64]:
-    """Uniform numbers in (0, 1), at the middles of 2**52 intervals."""
-    return middles(key.words(n))
-
-
-def middles(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """The middle of the interval, one of 2**52, that the first bits of a word stand for.
-
-    Of 2**53 intervals the last middle would be rounded to 1, and its normal number would not be finite.
-    """
-    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-
-
-def normals(key: Key, n: int) -> NDArray[np.float64]:
-    """Standard normal numbers, by the inverse of the distribution function."""
-    from scipy.special import ndtri
-
-    return ndtri(uniforms(key, n))
+    return Draws(found, drawn, np.stack(drawn_noise), np.full(len(numbers), noise.step, np.float32), keys)
 
 
 def poisson_batches(
@@ -169,12 +154,28 @@ def poisson_batches(
     """Each of so many units with probability `rate`, independently and for each step: places, and which hold one.
 
     The gaps between the units drawn are geometric, P(gap = k) = q (1 - q)^k, so the time grows with the batch and not
-    with the table. More places leave the units in the first ones as they are, so that parts of a training that have
-    different numbers of places have the same batches.
+    with the table. They are drawn from tables, exactly but for 2^-142 of each. More places leave the units in the first
+    ones as they are, so that parts of a training that have different numbers of places have the same batches.
     """
-    uniform = uniforms(key, steps * most).reshape(most, steps).T
-    with np.errstate(divide="ignore"):  # everybody is drawn at a rate of 1
-        gaps = np.minimum(np.floor(np.log(uniform) / np.log1p(-rate)), units)
-    places = np.cumsum(gaps + 1, axis=1) - 1
+    words = np.ascontiguousarray(key.words(steps * most).view(np.uint32).reshape(-1, 2).T)
+    low, high, length = gap_tables(rate)
+    gaps = high.draw(words[1], key, "more of the quotient").astype(np.int64) * length
+    gaps += low.draw(words[0], key, "more of the remainder")
+    places = np.cumsum(np.minimum(gaps, units).reshape(most, steps).T + 1, axis=1) - 1
     drawn = places < units
     return np.where(drawn, places, 0).astype(np.int32), drawn
+
+
+def shuffled(
+    places: NDArray[np.int32], drawn: NDArray[np.bool_], key: Key
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """The units of each batch in a random order over all its places, empty ones included.
+
+    Privacy:
+        Releases nothing. Where a unit stands in a batch then says nothing about who else is in it: the same batch with
+        one unit more has an empty place filled. So all others are computed in the same places, by the same
+        instructions, and what a network makes of them is the same to the last bit.
+    """
+    words = key.words(places.size).reshape(places.shape)
+    order = np.argsort(words, axis=1)
+    return np.take_along_axis(places, order, axis=1), np.take_along_axis(drawn, order, axis=1)

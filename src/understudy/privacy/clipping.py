@@ -3,6 +3,11 @@
 The one rule: the bound on what one unit can change holds whatever the factors are. Norms, clipping and the sum are
 made of the same factors, in the same precision, and a row whose gradient is not finite counts as zero.
 
+What is promised of floating point: two batches that differ by one unit have sums, *as computed*, that differ by at most
+C (1 + SUMMATION + ...), whatever the order in which a machine adds, on however many threads (`usable_part` has the
+proof). So rows are added in float32 in a few blocks, and the blocks then, which keeps chains of additions short; and
+batches of thousands of rows in float64.
+
 The gradient of one row with respect to a dense layer is an outer product a ⊗ δ of the layer's input and of the
 derivative with respect to its output, so its norm is |a| |δ| and no gradient is ever written out.
 
@@ -13,6 +18,7 @@ Source: Goodfellow (2015), arXiv:1510.01799, for norms from factors.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,11 +31,13 @@ from numpy.typing import NDArray
 Array = jax.Array
 Mask = NDArray[np.bool_]
 
-# This part of the clipping norm stays unused, so that rounding in float32 cannot push a sum beyond it.
-MARGIN = 1e-5
-# This part more stays unused for each unit of a batch: a sum of m terms of norm C has errors of about m C 2^-24.
-MARGIN_PER_UNIT = 2.0**-22
-# Batches are refused if less than this part of the clipping norm could be used.
+# The errors of two sums, as computed, are at most this part of the clipping norm.
+SUMMATION = 2.0**-6
+# Half the distance from 1 to the next number in float32.
+UNIT = 2.0**-24
+# In float64 so many rows are added up with errors below SUMMATION, too; batches of more are refused.
+MOST_ROWS = 2**22
+# A plan is refused if less than this part of the clipping norm could be used.
 LEAST_USABLE = 0.5
 # A factor below this counts as zero: its square would underflow to zero while its product with another might not.
 SMALLEST_FACTOR = 1e-18
@@ -60,13 +68,14 @@ def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | floa
         clip_norm: C, or one C_j for each of the layers side by side: (side by side,).
 
     Returns:
-        For each layer (..., in, out).
+        For each layer (..., in, out), in float32, or in float64 if there are thousands of rows.
 
     Privacy:
-        Releases nothing by itself: the sums are exact. Adding or removing one unit changes them by at most C in L2
-        norm, over all layers together: the norm of a unit's gradient is at most the sum of its rows' norms, and it is
-        that sum which is clipped. Clipped one by one, the sums of j change by at most C_j, and all of them together by
-        at most √Σ C_j². A row whose gradient is not finite counts as zero, since an error would be a release.
+        Releases nothing by itself: the sums have no noise. But for rounding (`usable_part`), adding or removing one
+        unit changes them by at most C in L2 norm, over all layers together: the norm of a unit's gradient is at most
+        the sum of its rows' norms, and it is that sum which is clipped. Clipped one by one, the sums of j change by at
+        most C_j, and all of them together by at most √Σ C_j². A row whose gradient is not finite counts as zero, since
+        an error would be a release.
     """
     layers, norm = [_checked(layer) for layer in layers], jnp.asarray(clip_norm)
     if norm.ndim and any(layer.deltas.shape[:-2] != norm.shape for layer in layers):
@@ -77,22 +86,40 @@ def clipped_sums(layers: Sequence[Layer], inside: Array, clip_norm: Array | floa
     of_unit = jnp.sum(norms, axis=-1, keepdims=True)
     scale = jnp.minimum(1.0, norm[..., None, None] / jnp.maximum(of_unit, 1e-30))
     weights = (jnp.broadcast_to(scale, norms.shape).reshape(squares.shape) * finite).astype(jnp.float32)
-    sums: list[Array] = []
-    for a, delta, seen in layers:
-        shared = norm.ndim > 0 and seen is not None  # then inputs have no weights: each layer side by side has its own
-        anywhere = jnp.any(finite, axis=tuple(range(norm.ndim))) if shared else finite
-        a, delta = jnp.where(_along_rows(anywhere, a), a, 0.0), jnp.where(_along_rows(finite, delta), delta, 0.0)
-        if a.size < delta.size and not shared:
-            a = a * _along_rows(weights, a)
-        else:
-            delta = delta * _along_rows(weights, delta)
-        sums.append(_outer_sum(a, delta, seen))
-    return sums
+    blocks = summation_blocks(*inside.shape)
+    return [_weighted_sum(layer, finite, weights, blocks, apart=norm.ndim > 0) for layer in layers]
 
 
-def usable_part(largest_batch: int) -> float:
-    """The part of the clipping norm that a unit may fill, so that sums in float32 stay within all of it."""
-    return 1 - MARGIN - MARGIN_PER_UNIT * largest_batch
+def usable_part(terms: int, rows_of_a_unit: int, *, rounding: float) -> float:
+    """The part of the clipping norm C that a unit may fill, so that rounded sums differ by at most C.
+
+    Args:
+        terms: Of a row's squared norm, the most that are added up one after the other.
+        rounding: The part of C that rounding sums to a grid takes (`LatticeNoise.rounding`).
+
+    Privacy:
+        Let u = 2^-24, C' the norm that a unit may fill, and x_r the gradient of row r with its weight, as computed. All
+        squares are positive, so that the squared norm of a row is off by a factor within (1 + u)^±(terms + 8), and with
+        the root, the sum over a unit's rows, the division and the weighting, Σ |x_r| <= C' (1 + η) for a unit, with
+        η = (terms + rows of a unit + 16) u. (Products of squares that underflow belong to gradients below 1e-18.)
+        Each addition is off by at most u times its result. Added up in any order, n products of size at most c have
+        partial sums that add up to at most c (2 + 3 + ... + n), and are off by at most (n + 3) n c u / 2 in all. With K
+        blocks of b rows a sum over a batch of m units of one row each is off by at most m (b + K + 5) u C' / 2, in L2
+        norm over all coordinates: there the sizes of rows add up as their norms do. If units have more rows, a row may
+        hold all of its unit, and no number goes through more than b + K additions: m (b + K + 5) u C'. There are two
+        sums, and `summation_blocks` keeps both errors together at SUMMATION C'. So two sums differ by at most
+        C' (1 + η + SUMMATION), and by the rounding more once they are rounded, which is C in all.
+    """
+    return (1 - rounding) / (1 + SUMMATION + (terms + rows_of_a_unit + 16) * UNIT)
+
+
+def summation_blocks(units: int, rows_of_a_unit: int) -> int:
+    """How many blocks the rows of a batch are added up in, so that SUMMATION holds; 0 means in float64."""
+    rows, worst = units * rows_of_a_unit, units * UNIT * (1 if rows_of_a_unit == 1 else 2)
+    for blocks in range(1, math.isqrt(rows) + 2):
+        if worst * (math.ceil(rows / blocks) + blocks + 5) <= SUMMATION:
+            return blocks
+    return 0
 
 
 def _along_rows(of_rows: Array, factor: Array) -> Array:
@@ -126,6 +153,32 @@ def _squares(layer: Layer, *, apart: bool) -> Array:
         of_inputs = jnp.matmul(seen.astype(np.float32), a**2, precision=jax.lax.Precision.HIGHEST)
     products = of_inputs * jnp.sum(delta**2, axis=-2)
     return products if apart else jnp.sum(products, axis=tuple(range(products.ndim - 1)))
+
+
+def _weighted_sum(layer: Layer, finite: Array, weights: Array, blocks: int, *, apart: bool) -> Array:
+    """Σ_r w_r a_r ⊗ δ_r over finite rows, (..., in, out), in so many blocks of rows; with none of them in float64."""
+    (a, delta, seen), rows = layer, layer.inputs.shape[-1]
+    if not blocks:
+        a, delta = _weighted(layer, finite, weights, apart=apart)
+        with jax.enable_x64(True):
+            return _outer_sum(a.astype(jnp.float64), delta.astype(jnp.float64), seen)
+    length, sums = math.ceil(rows / blocks), list[Array]()
+    for k in range(0, rows, length):
+        block = Layer(a[..., k : k + length], delta[..., k : k + length], seen)
+        parts = _weighted(block, finite[..., k : k + length], weights[..., k : k + length], apart=apart)
+        sums.append(_outer_sum(*parts, seen))
+    return functools.reduce(operator.add, sums)
+
+
+def _weighted(layer: Layer, finite: Array, weights: Array, *, apart: bool) -> tuple[Array, Array]:
+    """Both factors without rows that are not finite, and one of them, the smaller if it may be, with the weights."""
+    a, delta, seen = layer
+    shared = apart and seen is not None  # then inputs have no weights: each layer side by side has its own
+    anywhere = jnp.any(finite, axis=tuple(range(finite.ndim - 1))) if shared else finite
+    a, delta = jnp.where(_along_rows(anywhere, a), a, 0.0), jnp.where(_along_rows(finite, delta), delta, 0.0)
+    if a.size < delta.size and not shared:
+        return a * _along_rows(weights, a), delta
+    return a, delta * _along_rows(weights, delta)
 
 
 def _outer_sum(a: Array, delta: Array, seen: Mask | None) -> Array:

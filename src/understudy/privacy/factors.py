@@ -8,6 +8,7 @@ The one rule: a loop's Python function `factors` is traced on shapes and never c
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -59,11 +60,13 @@ class FactorProgram:
     Attributes:
         seen: The mask of each layer; fixed when the program was traced, so no row had an influence on it.
         size: How many numbers a sum of gradients has.
+        terms: How many numbers are added up, at most, one after the other for the squared norm of a row.
     """
 
     program: RowProgram
     seen: tuple[Mask | None, ...]
     size: int
+    terms: int
 
     def __call__(self, state: Any, rows: Array) -> list[Layer]:
         return _layers(apply_row_wise(self.program, state, rows), self.seen)
@@ -97,7 +100,10 @@ def _traced_factors(
         return clipped_sums(_layers(made, seen), inside, 1.0)
 
     sums = jax.eval_shape(summed, program.traced.out_avals, inside)
-    return FactorProgram(program, tuple(seen), sum(layer.size for layer in sums))
+    inputs, deltas = program.traced.out_avals[::2], program.traced.out_avals[1::2]
+    widest = max(a.shape[-2] + delta.shape[-2] for a, delta in zip(inputs, deltas, strict=True))
+    terms = widest + sum(math.prod(delta.shape[:-2]) for delta in deltas)
+    return FactorProgram(program, tuple(seen), sum(layer.size for layer in sums), terms)
 
 
 def _layers(made: Sequence[Array], seen: Sequence[Mask | None]) -> list[Layer]:

@@ -7,22 +7,21 @@ can take one step too many.
 
 A step draws every unit with probability q, independently (Poisson sampling), and releases
 
-    Σ_u clip(g_u) + N(0, σ²),   g_u = Σ over the rows of unit u of their gradients,
+    round(Σ_u clip(g_u)) + N(0, σ²),   g_u = Σ over the rows of unit u of their gradients,
 
-where σ is the ledger's noise multiplier times the clipping norm C. A fresh batch is drawn for every release.
+where σ is the ledger's noise multiplier times the clipping norm C, rounding is to a public grid, and the noise is a
+discrete Gaussian on it. A fresh batch is drawn for every release.
 
 A network hands over the factors of each layer and row, never gradients (clipping.py). Its Python function never sees a
 row: it is traced on shapes, before anything is charged, to a program of array operations without side effects
 (row_programs.py), in which no row influences what is made of another (row_independence.py). So the bound on what one
 unit can change holds whatever a network hands over, right or wrong.
 
-What is promised of floating point: batches and noise are drawn in float64 (batches.py); sums are float32, and clipping
-leaves a margin that covers their rounding. Unlike counts, which get exact discrete noise, noise on gradients does not
-protect against someone who studies the last bits of many releases (Mironov 2012); only parameters that went through
-many more operations are ever shown. docs/privacy.md says more.
+Noise is exact: drawn and added in whole numbers, with a proof that this is at least as private as the real-valued noise
+that is charged (lattice_noise.py). So are batches (batches.py). Sums are computed in floating point and rounded;
+clipping leaves a margin that covers both (clipping.py).
 
-Sources: Abadi et al. (2016), arXiv:1607.00133, for the method; Mironov (2012), "On significance of the least
-significant bits for differential privacy".
+Source: Abadi et al. (2016), arXiv:1607.00133, for the method.
 """
 
 # JAX leaves many types open, so what comes out of it is not checked here.
@@ -48,8 +47,9 @@ from understudy.core.randomness import Key
 from understudy.core.settings import Number, require
 from understudy.privacy import recording
 from understudy.privacy.batches import Draws, PaddedRows, draw_rounds, fits, largest_batch, pad_rows
-from understudy.privacy.clipping import LEAST_USABLE, clipped_sums, usable_part
+from understudy.privacy.clipping import LEAST_USABLE, MOST_ROWS, clipped_sums, usable_part
 from understudy.privacy.factors import FactorProgram, Loop, traced_factors
+from understudy.privacy.lattice_noise import LatticeNoise, add_noise
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
@@ -128,11 +128,12 @@ def train(
     Privacy:
         A unit that is drawn adds to the sum of a part a vector of norm at most the part's C_k, over all its rows
         together; one that is not adds nothing. What a step releases are the sums of all parts side by side, so adding
-        or removing one unit changes them by at most C = √Σ C_k²: L2 sensitivity C, under Poisson sampling with the
-        planned rate. All parts of a job have the same batch in the same step, so it is one draw and one release; each
-        coordinate has noise of its own. That parts are trained one after the other changes nothing: a part's step
-        depends on its own earlier sums alone. With several rows to a unit the norm of g_u is bounded by the sum of its
-        rows' norms, and it is that sum which is clipped. All steps are charged at once, before a row is read.
+        or removing one unit changes them by at most C = √Σ C_k², errors of summation and rounding to the grid included:
+        L2 sensitivity C, under Poisson sampling with the planned rate. All parts of a job have the same batch in the
+        same step, so it is one draw and one release; each coordinate has noise of its own. That parts are trained one
+        after the other changes nothing: a part's step depends on its own earlier sums alone. With several rows to a
+        unit the norm of g_u is bounded by the sum of its rows' norms, and it is that sum which is clipped. All steps
+        are charged at once, before a row is read.
 
     Raises:
         BudgetExceeded: A ledger does not cover it. Nothing has been read.
@@ -143,21 +144,21 @@ def train(
     entries = [_checked(job, planned) for job in jobs]
     rates = [min(entry.sampling_rate or 1.0, job.rate) for job, entry in zip(jobs, entries, strict=True)]
     capacity = max(job.capacity for job in jobs)
-    usable = _usable_part(capacity, max(rates))
-    places = max(largest_batch(capacity, rate) for rate in rates) * max(job.rows.max_rows_per_unit for job in jobs)
+    rows_of_a_unit = max(job.rows.max_rows_per_unit for job in jobs)
+    _refuse_large_batches(capacity, max(rates), rows_of_a_unit)
+    places = max(largest_batch(capacity, rate) for rate in rates) * rows_of_a_unit
     networks = [
         [traced_factors(part.loop, part.state, len(part.columns), places) for part in job.parts] for job in jobs
     ]
-    sigmas = [
+    noises = [_noise(job, planned, own) for job, own in zip(jobs, networks, strict=True)]
+    for job, entry in zip(jobs, entries, strict=True):
         job.ledger.charge(
             planned, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian"
         )
-        for job, entry in zip(jobs, entries, strict=True)
-    ]
     trainings = [
         training
-        for job, entry, rate, sigma, own in zip(jobs, entries, rates, sigmas, networks, strict=True)
-        for training in _trainings(job, entry, own, key=_key(job, planned), rate=rate, sigma=sigma, usable=usable)
+        for job, entry, rate, noise, own in zip(jobs, entries, rates, noises, networks, strict=True)
+        for training in _trainings(job, entry, own, key=_key(job, planned), rate=rate, noise=noise)
     ]
     public = all(fits(job.rows, capacity) for job in jobs)
     with kept_on_disk(public):
@@ -188,19 +189,28 @@ def _checked(job: Job[Any], planned: str) -> PlannedMechanism:
     return entry
 
 
-def _usable_part(capacity: int, rate: float) -> float:
-    """The part of the clipping norm that a unit may fill.
-
-    It follows from the capacity, which is public, doubled for tables that exceed it, and never from the number of
-    rows: that would let one unit rescale what all others add.
-    """
-    usable = usable_part(largest_batch(2 * capacity, rate))
-    if usable < LEAST_USABLE:
+def _refuse_large_batches(capacity: int, rate: float, rows_of_a_unit: int) -> None:
+    """Refuses batches that cannot be added up well; the capacity is public, and doubled for tables that exceed it."""
+    if largest_batch(2 * capacity, rate) * rows_of_a_unit > MOST_ROWS:
         raise ValueError(
-            f"batches of about {rate * capacity:.3g} units: expected at most 1 000 000, which float32 can add up. "
-            "Take a smaller batch size."
+            f"batches of about {rate * capacity * rows_of_a_unit:.3g} rows: expected at most 1 000 000, which can be "
+            "added up with small errors. Take a smaller batch size."
         )
-    return usable
+
+
+def _noise(job: Job[Any], planned: str, networks: Sequence[FactorProgram]) -> LatticeNoise:
+    """The noise on the sums of all parts of a job, in deviation what the ledger will charge for.
+
+    Raises:
+        ValueError: There is so much of it that rounding to its grid would take the clipping norm.
+    """
+    norm, size = job.clip_norm, sum(network.size for network in networks)
+    noise = LatticeNoise.of(job.ledger.noise(planned) * norm, clip_norm=norm, size=size)
+    if 1 - noise.rounding(size) / norm < LEAST_USABLE:
+        raise ValueError(
+            "epsilon is too small: its noise overflows 32-bit integers. Raise epsilon, or take fewer steps."
+        )
+    return noise
 
 
 def _key(job: Job[Any], planned: str) -> Key:
@@ -226,7 +236,7 @@ class _Training(Generic[State]):
     network: FactorProgram
     clip_norm: NDArray[np.float32]
     rate: float
-    sigma: float
+    noise: LatticeNoise
     rounds: int
     key: Key
 
@@ -244,10 +254,12 @@ def _trainings(
     *,
     key: Key,
     rate: float,
-    sigma: float,
-    usable: float,
+    noise: LatticeNoise,
 ) -> list[_Training[State]]:
     """The parts of a job that was charged; of their clipping norms a part is usable."""
+    rounding = noise.rounding(sum(network.size for network in networks)) / job.clip_norm
+    terms = max(network.terms for network in networks)
+    usable = usable_part(terms, job.rows.max_rows_per_unit, rounding=rounding)
     return [
         _Training(
             job=job,
@@ -256,7 +268,7 @@ def _trainings(
             network=network,
             clip_norm=np.asarray(part.clip_norm * usable, np.float32),
             rate=rate,
-            sigma=sigma,
+            noise=noise,
             rounds=entry.times // part.loop.steps_per_round,
             key=key,
         )
@@ -315,7 +327,7 @@ def _train_together(trainings: Sequence[_Training[State]], capacity: int, count:
 
     def draws(each: _Training[State], rows: PaddedRows, numbers: NDArray[np.int64]) -> Draws:
         of_part = {"part": each.number, "steps": steps, "most": most, "size": network.size}
-        return draw_rounds(each.key, numbers, each.rate, each.sigma, rows.exact_count, **of_part)
+        return draw_rounds(each.key, numbers, each.rate, each.noise, rows.exact_count, **of_part)
 
     with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
         for first in range(0, last, at_once):
@@ -395,7 +407,7 @@ def _round(
         exact_sums = clipped_sums(network(state, exact[members.ravel()].T), inside, clip_norm)
         ends = np.cumsum([layer.size for layer in exact_sums])[:-1].tolist()
         parts = zip(exact_sums, jnp.split(noise, ends), strict=True)
-        noisy = [layer + part.reshape(layer.shape) for layer, part in parts]
+        noisy = [add_noise(layer, part, draws.grid) for layer, part in parts]
         return loop.update(state, noisy, prepared), None
 
     prepared = loop.prepare(state, for_steps)

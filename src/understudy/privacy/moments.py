@@ -64,7 +64,7 @@ def noisy_second_moments(
     noise = np.zeros((width, width))
     noise[upper] = discrete_gaussian(unit_sigma / np.sqrt(2), len(upper[0]), key.child("products"))
     noise += noise.T + np.diag(discrete_gaussian(unit_sigma, width, key.child("squares")))
-    noisy = (exact_sum + noise) / FIXED_POINT**2
+    noisy = (exact_sum + np.rint(noise).astype(np.int64)) / FIXED_POINT**2  # added as whole numbers, however large
     if not recording.is_on():
         return noisy
     exact, with_noise = (np.r_[np.diag(m), np.sqrt(2) * m[upper]] for m in (exact_sum / FIXED_POINT**2, noisy))

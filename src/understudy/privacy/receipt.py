@@ -35,6 +35,10 @@ _WIDTH = 100
 _WIDTH_OF_WHAT = 39
 
 
+# The flag of receipts from before noise on gradients was exact.
+FLOATING_POINT = "floating-point noise"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Receipt:
     """What a fit spent, on what, and what is promised for it.
@@ -87,10 +91,14 @@ class Receipt:
 
     @property
     def noise_source(self) -> str:
-        """Where the noise came from, and whether the promise survives it."""
+        """Where the noise came from, whether it is exact, and whether the promise survives it."""
         if self.seed is None:
-            trained = any(charge.sampling_rate for charge in self.charges)
-            return "operating system entropy" + ("; on gradients SHAKE-256, keyed from it" if trained else "")
+            source = "operating system entropy"
+            if not any(charge.sampling_rate for charge in self.charges):
+                return f"{source}, in whole numbers"
+            if any(flag.name == FLOATING_POINT for flag in self.flags):
+                return f"{source}; on gradients SHAKE-256, keyed from it, in floating point"
+            return f"{source}, in whole numbers; on gradients by ChaCha20, 256 bits of it"
         return f"seed = {self.seed}: FOR TESTS ONLY, the guarantee does not hold for anyone who knows the seed"
 
     @property

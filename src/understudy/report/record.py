@@ -16,7 +16,6 @@ from understudy.core.files import reason, sha256
 from understudy.core.text import count
 from understudy.model import Model, load
 from understudy.privacy.ledger_file import LedgerFile
-from understudy.synthesizers.planning import planned_mechanisms
 from understudy.synthesizers.red_flags import red_flags
 from understudy.tables.sources import is_url, public_name
 
@@ -57,9 +56,8 @@ def flags_of(model: Model) -> list[dict[str, Any]]:
     """The red flags of a fit: those of its receipt or, if that was written before there were any, found anew."""
     receipt, flags = model.receipt, model.receipt.flags
     if not receipt.id:
-        planned = planned_mechanisms(model.encoder.schema, model.method, receipt.budget)
         rows = model.schema.rows or model.encoder.rows
-        flags = red_flags(model.schema, model.method, planned, receipt.budget, rows=rows, seed=receipt.seed)
+        flags = red_flags(model.schema, model.method, receipt.budget, rows=rows, seed=receipt.seed)
     return [flag.to_json() for flag in flags]
 
 

@@ -1,6 +1,6 @@
 """Red flags: what a privacy officer would stop at, found before a row is read.
 
-The one rule: a flag follows from public facts alone: the budget, the plan, the seed, and the names and kinds of
+The one rule: a flag follows from public facts alone: the budget, the method, the seed, and the names and kinds of
 columns. A column is judged by its name, never by its cells. `fit`, `plan`, the receipt and the report show the same
 flags, and with `strict` a flag is a refusal.
 """
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from understudy.core.red_flag import RedFlag
-from understudy.privacy.plan import Budget, PlannedMechanism
+from understudy.privacy.plan import Budget
 from understudy.synthesizers.base import Method
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
@@ -45,7 +45,6 @@ class RedFlagError(ValueError):
 def red_flags(
     schema: Schema,
     method: Method,
-    planned: Sequence[PlannedMechanism],
     budget: Budget,
     *,
     rows: float | None = None,
@@ -54,7 +53,6 @@ def red_flags(
     """The red flags of one fit, the gravest first.
 
     Args:
-        planned: The plan of the fit.
         rows: How many rows there are, as far as that is public: the schema's number, or a noisy count.
         seed: The seed of the noise, if it has one.
     """
@@ -65,7 +63,6 @@ def red_flags(
         *_delta(budget.delta, rows or schema.rows),
         *_unit(schema),
         *_columns(schema),
-        *_floating_point(planned),
     ]
     return tuple(found)
 
@@ -193,14 +190,3 @@ def _is_free_text(column: Column) -> bool:
 def _words(name: str) -> list[str]:
     """The words of a name in small letters: `patientID`, `patient-id` and `Patient Id` have the same two."""
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+", name)]
-
-
-def _floating_point(planned: Sequence[PlannedMechanism]) -> Iterator[RedFlag]:
-    if any(each.sampling_rate for each in planned):
-        yield RedFlag(
-            name="floating-point noise",
-            message="noise on gradients is floating point, so what its low bits hide is not proved (docs/privacy.md, "
-            "Randomness).",
-            remedy="For exact noise in every release, use a method without gradients, such as aim or copula.",
-            severity="notice",
-        )
