@@ -1,4 +1,4 @@
-"""End to end: how clearly fits of two neighbouring tables can be told apart, as a certified lower bound on mu and epsilon.
+"""End to end: how clearly fits of two neighbouring tables can be told apart, as certified bounds on mu and epsilon.
 
 1. Pairs of worst-case tables are made from the schema (`worlds`); a few fits of each say which one tells most.
 2. Both tables of that pair are fitted many times, with the noise that ships. Of every fit the attacker has the privacy
@@ -46,7 +46,7 @@ CONFIDENCE = 0.99
 LEAST_FITS = 40
 """With fewer fits not even half of the noise would be missed."""
 GROUP_MU = 3.0
-"""So many canaries are taken that their mu together is about this: errors of some per cent are the quickest to count."""
+"""So many canaries are taken that their mu together is about this: errors of some per cent are counted soonest."""
 PILOT_FITS = 2
 """Fits of each pair of tables before one is chosen."""
 FITS_AT_ONCE = 50
@@ -221,8 +221,8 @@ class _Attack:
 
     def _fit(self, table: Any, count: int, key: Key) -> list[Model]:
         seeds = None if key.secret else key.numpy().integers(2**62, size=count).tolist()
-        budget = {"epsilon": self.budget.epsilon, "delta": self.budget.delta}
-        return pipeline.fit_many(table, self.schema, [self.method] * count, seeds, progress=False, **budget)
+        methods, epsilon, delta = [self.method] * count, self.budget.epsilon, self.budget.delta
+        return pipeline.fit_many(table, self.schema, methods, seeds, epsilon=epsilon, delta=delta, progress=False)
 
 
 def _observed(model: Model, loss: FitLoss) -> Observed:

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy import pipeline
-from understudy.privacy import counts, embedding, moments, noise, pair_selection, selection
+from understudy.privacy import counts, embedding, moments, noise, selection
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.pair_selection import PairSelection
 from understudy.privacy.rows import PrivateRows
@@ -219,7 +219,7 @@ def _of_label(
         return 0.0, 0.0
     information = (after - before) ** 2 / sigma**2 / 2 * float(ndtr((after - limit) / sigma))
     if shown is not None:
-        if known or before and after:
+        if known or (before and after):
             return (after - before) * (shown - (before + after) / 2) / sigma**2, information
         return LARGEST if after else -LARGEST, information
     hidden = [float(log_ndtr((limit - n) / sigma)) if known or n else 0.0 for n in exact]
@@ -260,8 +260,10 @@ def watched(without: Any, with_units: Any) -> Generator[Watch, None, None]:
         *((module, name, watch.gaussian) for module, name in GAUSSIAN),
         *((module, name, watch.selected) for module, name in SELECTIONS),
     ]
-    methods = [(PrivateRows, name, watch.derived) for name in ("derive", "relabel", "coarsen")]
-    methods.append((PairSelection, "choose", watch.pair_chosen))
+    methods: list[tuple[type, str, Callable[..., Any]]] = [
+        (PairSelection, "choose", watch.pair_chosen),
+        *((PrivateRows, name, watch.derived) for name in ("derive", "relabel", "coarsen")),
+    ]
     replaced: list[tuple[Any, Any]] = []
     for owner, name, seen in around:
         original = getattr(owner, name)

@@ -113,7 +113,7 @@ def _intervals(low: float, high: float) -> tuple[Floats, Floats]:
 
 
 def _rates(count: int, fits: int, error: float) -> tuple[float, float]:
-    """Rates of which so many would be seen, by Clopper and Pearson: the true one is outside with probability `error`."""
+    """Clopper and Pearson's interval of rates of which so many were seen; it misses the true one with `error`."""
     from scipy.special import betaincinv
 
     low = float(betaincinv(count, fits - count + 1, error / 2)) if count else 0.0
