@@ -45,8 +45,8 @@ CONFIDENCE = 0.99
 """An honest method is accused in at most one audit of a hundred."""
 LEAST_FITS = 40
 """With fewer fits not even half of the noise would be missed."""
-GROUP_MU = 3.0
-"""So many canaries are taken that their mu together is about this: errors of some per cent are counted soonest."""
+GROUP_MU = 2.0
+"""So many canaries are taken that their mu together is about this: errors of a sixth are counted soonest."""
 PILOT_FITS = 2
 """Fits of each pair of tables before one is chosen."""
 FITS_AT_ONCE = 50

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy import pipeline
-from understudy.privacy import counts, embedding, moments, noise, selection
+from understudy.privacy import counts, embedding, moments, row_maps, selection
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.pair_selection import PairSelection
 from understudy.privacy.rows import PrivateRows
@@ -118,7 +118,8 @@ class Watch:
         """Derives rows, and the same of both known tables."""
         made = original(rows, *args, **named)
         if id(rows) in self._both:
-            self._keep(made, [original(each, *args, **named) for each in self._both[id(rows)][1]])
+            with self._silence():
+                self._keep(made, [original(each, *args, **named) for each in self._both[id(rows)][1]])
         return made
 
     def gaussian(self, original: Callable[..., Any], rows: PrivateRows, *args: Any, **named: Any) -> Any:
@@ -174,6 +175,12 @@ class Watch:
         """Noise; none while an exact answer on a known table is asked for."""
         return np.zeros(size) if self._silent else original(sigma, size, key)
 
+    def uniforms(self, original: Callable[..., Floats], row_map: Any, rows: int) -> Floats:
+        """The random levels of rows. Those of known tables are others than the fit's, which an attacker never sees."""
+        if not self._silent:
+            return original(row_map, rows)
+        return np.random.default_rng(0).random((rows, row_maps.draws(row_map))).T  # the same for the rows of both
+
     def largest(self, original: Callable[..., int], scores: Floats, scale: float, key: Any) -> int:
         if not self._silent:
             return original(scores, scale, key)
@@ -193,9 +200,15 @@ class Watch:
     def _silently(
         self, original: Callable[..., Any], rows: PrivateRows, args: Any, named: dict[str, Any], scale: float
     ) -> Any:
+        with self._silence():
+            return original(rows, *args, **{**named, "ledger": _Paid(named["ledger"], scale)})
+
+    @contextlib.contextmanager
+    def _silence(self) -> Generator[None, None, None]:
+        """Nothing inside the block draws from the fit's own randomness."""
         self._silent = True
         try:
-            return original(rows, *args, **{**named, "ledger": _Paid(named["ledger"], scale)})
+            yield
         finally:
             self._silent = False
 
@@ -253,23 +266,23 @@ def watched(without: Any, with_units: Any) -> Generator[Watch, None, None]:
     """
     watch = Watch((without, with_units))
     around = [
-        (pipeline, "lock_table", watch.lock_table),
-        (counts, "popular_categories", watch.categories),
-        (noise, "discrete_gaussian", watch.drawn),
-        (noise, "largest_with_gumbel", watch.largest),
-        *((module, name, watch.gaussian) for module, name in GAUSSIAN),
-        *((module, name, watch.selected) for module, name in SELECTIONS),
+        (pipeline.lock_table, watch.lock_table),
+        (counts.popular_categories, watch.categories),
+        (row_maps.uniforms, watch.uniforms),
+        *((getattr(module, name), watch.gaussian) for module, name in GAUSSIAN),
+        *((getattr(module, name), watch.selected) for module, name in SELECTIONS),
+        # Each module's own, in case that one of them draws another noise than the others.
+        *((function, watch.drawn) for function in _all_named("discrete_gaussian")),
+        *((function, watch.largest) for function in _all_named("largest_with_gumbel")),
     ]
     methods: list[tuple[type, str, Callable[..., Any]]] = [
         (PairSelection, "choose", watch.pair_chosen),
         *((PrivateRows, name, watch.derived) for name in ("derive", "relabel", "coarsen")),
     ]
-    replaced: list[tuple[Any, Any]] = []
-    for owner, name, seen in around:
-        original = getattr(owner, name)
-        replaced.append((original, functools.wraps(original)(functools.partial(seen, original))))
-        _replace(*replaced[-1])
+    replaced = [(function, functools.wraps(function)(functools.partial(seen, function))) for function, seen in around]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in methods]
+    for function, wrapper in replaced:
+        _replace(function, wrapper)
     for owner, name, seen in methods:
         setattr(owner, name, _method(seen, getattr(owner, name)))
     try:
@@ -277,8 +290,8 @@ def watched(without: Any, with_units: Any) -> Generator[Watch, None, None]:
     finally:
         for owner, name, original in before:
             setattr(owner, name, original)
-        for original, wrapper in replaced:
-            _replace(wrapper, original)
+        for function, wrapper in replaced:
+            _replace(wrapper, function)
 
 
 def _method(seen: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
@@ -289,10 +302,19 @@ def _method(seen: Callable[..., Any], original: Callable[..., Any]) -> Callable[
     return method
 
 
+def _modules() -> list[types.ModuleType]:
+    return [module for name, module in list(sys.modules.items()) if name.split(".")[0] == "understudy"]
+
+
+def _all_named(name: str) -> list[Callable[..., Any]]:
+    """The distinct functions that modules of the package call by this name."""
+    found = [getattr(module, name, None) for module in _modules()]
+    return list({id(function): function for function in found if function is not None}.values())
+
+
 def _replace(old: Any, new: Any) -> None:
     """Lets every module of the package that refers to `old` refer to `new`."""
-    for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == "understudy" and isinstance(module, types.ModuleType):
-            for attribute, value in list(vars(module).items()):
-                if value is old:
-                    setattr(module, attribute, new)
+    for module in _modules():
+        for attribute, value in list(vars(module).items()):
+            if value is old:
+                setattr(module, attribute, new)

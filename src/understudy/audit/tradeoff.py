@@ -24,6 +24,7 @@ Sources:
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,12 +69,13 @@ def mu_lower_bound(seen: Alarms, *, confidence: float, units: int = 1, threshold
         units: By how many units the two tables differ.
         threshold_delta: What the plan spends of delta on thresholds; the claim is mu-Gaussian up to that.
     """
-    if not _refuted(seen, 0.0, confidence, units, threshold_delta):
+    claim: Any = {"confidence": confidence, "units": units, "threshold_delta": threshold_delta}
+    if not refuted(seen, 0.0, **claim):
         return 0.0
     low, high = 0.0, _LARGEST_MU / units
     while high - low > _PRECISION * max(high, _PRECISION):
         middle = (low + high) / 2
-        low, high = (middle, high) if _refuted(seen, middle, confidence, units, threshold_delta) else (low, middle)
+        low, high = (middle, high) if refuted(seen, middle, **claim) else (low, middle)
     return low
 
 
@@ -88,8 +90,8 @@ def most_hits(alarms: Floats, mu: float, *, units: int = 1, threshold_delta: flo
     return alarms
 
 
-def _refuted(seen: Alarms, mu: float, confidence: float, units: int, threshold_delta: float) -> bool:
-    """Whether the alarms are too improbable for every rate that they could have without the canaries."""
+def refuted(seen: Alarms, mu: float, *, confidence: float, units: int = 1, threshold_delta: float = 0.0) -> bool:
+    """Whether the alarms are too improbable under mu, for every rate that they could have without the canaries."""
     from scipy.special import ndtri
 
     error = 1.0 - confidence
