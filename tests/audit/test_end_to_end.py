@@ -44,7 +44,14 @@ def test_too_little_noise_is_certified(monkeypatch):
 
 def test_too_few_fits_are_refused():
     with pytest.raises(ValueError, match="expected at least"):
-        attacked(COLOURS, "independent", 1.0, 10)
+        attacked(COLOURS, "independent", 1.0, 7)
+
+
+def test_a_few_fits_certify_nothing_and_say_how_little_they_could():
+    result = attacked(COLOURS, "independent", 1.0, 8)
+    assert result.passed
+    assert result.epsilon_lower < 0.3
+    assert result.power["tight"] < 0.3
 
 
 def test_a_number_that_gives_all_away_is_chosen_over_losses_that_say_little():

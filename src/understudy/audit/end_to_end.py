@@ -43,8 +43,8 @@ Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.99
 """An honest method is accused in at most one audit of a hundred."""
-LEAST_FITS = 40
-"""With fewer fits not even half of the noise would be missed."""
+LEAST_FITS = 8
+"""Two fits of each table choose and two are judged, which certifies nothing yet; some hundred fits begin to."""
 GROUP_MU = 2.0
 """So many canaries are taken that their mu together is about this: errors of a sixth are counted soonest."""
 PILOT_FITS = 2
@@ -135,7 +135,7 @@ def end_to_end(
         confidence: Of the bounds.
 
     Raises:
-        ValueError: There are too few fits to say anything.
+        ValueError: There are too few fits for both tables and both halves.
     """
     if fits < LEAST_FITS:
         raise ValueError(f"fits: expected at least {LEAST_FITS}, got {fits}.")
