@@ -66,8 +66,9 @@ def test_intervals_are_clopper_and_pearson_s_for_all_attacks_together(copied):
 
 def test_a_release_of_one_column_has_nothing_to_be_linked():
     schema = understudy.Schema(columns=(MIXED["weight"],))
-    tables = (table.select("weight") for table in (OTHERS, REAL, CONTROL))
-    assert [each.name for each in attack_release(*tables, schema).attacks] == ["membership", "singling out"]
+    release, real, control = (table.select("weight") for table in (OTHERS, REAL, CONTROL))
+    found = attack_release(release, real, control, schema)
+    assert [each.name for each in found.attacks] == ["membership", "singling out"]
 
 
 def test_the_nearest_rows_are_those_that_all_pairs_give(monkeypatch):
@@ -76,12 +77,12 @@ def test_the_nearest_rows_are_those_that_all_pairs_give(monkeypatch):
     names = list(MIXED.names)
     found = neighbours(sides["rows"], sides["synthetic"], parts=(names[:3], names[3:]), nearest=4)
     squares = {name: _squares(sides["rows"], sides["synthetic"], name) for name in names}
-    total = sum(squares.values())
+    total = np.sum(list(squares.values()), axis=0)
     assert found.distances == pytest.approx(np.sqrt(total.min(axis=1)), rel=1e-4)
     for name in names:
         rest = total - squares[name]
         assert rest[np.arange(30), found.without[name]] == pytest.approx(rest.min(axis=1), abs=1e-4)
-    halves = sum(squares[name] for name in names[:3]), sum(squares[name] for name in names[3:])
+    halves = [np.sum([squares[name] for name in part], axis=0) for part in (names[:3], names[3:])]
     lists = [np.argsort(half, axis=1)[:, :4].tolist() for half in halves]
     assert found.linked.tolist() == [bool(set(a) & set(b)) for a, b in zip(*lists, strict=True)]
 
