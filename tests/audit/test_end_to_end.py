@@ -31,6 +31,7 @@ def test_an_honest_method_is_not_accused_and_the_bound_is_not_vacuous():
     assert result.passed
     assert 0.2 < result.epsilon_lower <= 1.0
     assert result.power["tight"] < 1.0 < result.power["halved noise"]
+    assert result.attained_mu == pytest.approx(result.claimed_mu, rel=1e-3)
     assert json.loads(result.to_json())["passed"] is True
 
 
@@ -99,7 +100,7 @@ def test_an_exact_number_of_rows_is_certified(monkeypatch):
 
 
 @pytest.mark.slow
-def test_halved_noise_of_the_second_moments_alone_is_certified(monkeypatch):
+def test_too_little_noise_on_the_second_moments_alone_is_certified(monkeypatch):
     honest = moments.discrete_gaussian
     monkeypatch.setattr(moments, "discrete_gaussian", lambda sigma, size, key: honest(sigma / 3, size, key))
     assert not attacked(MIXED, "copula", 4.0, 600).passed

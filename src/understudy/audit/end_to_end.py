@@ -66,6 +66,7 @@ FREE: Mapping[str, Mapping[str, object]] = {
     "dp-merf": {"steps": 10, "fakes": 50, "widths": (16,)},
 }
 """Settings of what is done with releases. They cost no budget, so the attacked fits spend little time on it."""
+EXPECTED = "expected loss"
 TOTAL = "likelihood ratio of all releases"
 
 
@@ -85,6 +86,8 @@ class EndToEnd:
         units: How many canaries the two tables differ by; bounds are for one.
         worlds: What the two tables are like.
         statistic: What the fits were told apart by.
+        attained_mu: The mu of a Gaussian whose expected loss is that of the watched releases: how much of the claim the
+            two tables and the attacker's view reach. It trusts the declared noise, so it is not certified.
         false_alarms, misses: The rates of error of the judged half.
         power: The epsilon that would be certified on average if the claim were tight ("tight") and if the noise were
             half of what it should be ("halved noise").
@@ -101,6 +104,7 @@ class EndToEnd:
     units: int
     worlds: str
     statistic: str
+    attained_mu: float
     false_alarms: float
     misses: float
     power: Mapping[str, float]
@@ -166,6 +170,7 @@ def end_to_end(
         units=units,
         worlds=worlds.description,
         statistic=statistic.name,
+        attained_mu=float(np.sqrt(2 * np.mean([each[EXPECTED] for each in with_units]))) / units,
         false_alarms=seen.without / half,
         misses=1 - seen.hits / half,
         power={
@@ -228,6 +233,7 @@ class _Attack:
 def _observed(model: Model, loss: FitLoss) -> Observed:
     """The losses by planned mechanism, and numbers of the model: of each array its size, ends, mean and extremes."""
     numbers: Observed = {f"loss: {name}": value for name, value in loss.losses.items()}
+    numbers[EXPECTED] = sum(loss.information.values())
     numbers["model: rows"] = float(model.encoder.rows)
     for name, array in {**model.encoder.arrays(), **model.generator.arrays()}.items():
         numbers[f"model: size of {name}"] = float(array.size)
@@ -265,7 +271,7 @@ def choose_statistic(without: Sequence[Observed], with_units: Sequence[Observed]
     """
     fits = [*without, *with_units]
     losses = sorted({name for fit in fits for name in fit if name.startswith("loss: ")})
-    numbers = sorted({name for fit in fits for name in fit if not name.startswith("loss: ")})
+    numbers = sorted({name for fit in fits for name in fit if name.startswith("model: ")})
     kinds = [[(TOTAL, dict.fromkeys(losses, 1.0))]] if losses else []
     if len(losses) > 1:
         discriminant = "linear discriminant of the losses", _discriminant(losses, without, with_units)

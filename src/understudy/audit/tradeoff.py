@@ -43,6 +43,8 @@ _OUTSIDE = 0.02
 _ALONE = 0.03
 # Bounds on mu are searched up to this one, and to this precision.
 _LARGEST_MU, _PRECISION = 40.0, 1e-4
+# Another threshold than the middle must certify so much more, in deviations.
+_CLEARLY_BETTER = 0.3
 # A plan that samples is held against the Gaussian that covers its curve at each of these deltas.
 _DELTAS = (1e-9, 1e-7, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
 
@@ -162,26 +164,34 @@ def claimed_mu(charges: Sequence[Charge]) -> tuple[float, float]:
 
 
 def best_threshold(without: Floats, with_units: Floats, *, error: float) -> tuple[float, float]:
-    """The threshold with the largest lower bound on the shift between two samples, and about that bound.
+    """A threshold with a large lower bound on the shift between two samples, and about that bound.
 
-    The bound is the normal approximation, which is enough to choose by. What is certified is counted on other fits.
+    It is the middle of the two means, in deviations, unless another one is clearly better: the best one of a small
+    sample is mostly luck. The bound is the normal approximation, which is enough to choose by. What is certified is
+    counted on other fits.
     """
-    from scipy.special import ndtri
-
     pooled = np.unique(np.concatenate([without, with_units]))
     if len(pooled) == 1:
         return float(pooled[0]), 0.0
     middles = (pooled[1:] + pooled[:-1]) / 2
-    candidates = middles[np.unique(np.linspace(0, len(middles) - 1, 200).astype(int))]
-    bounds = np.zeros(len(candidates))
-    deviation = 0.0
+    spreads = without.std() + 1e-12, with_units.std() + 1e-12
+    middle = (without.mean() * spreads[1] + with_units.mean() * spreads[0]) / sum(spreads)
+    candidates = np.append(middles[np.unique(np.linspace(0, len(middles) - 1, 200).astype(int))], middle)
+    bounds = _shift_bounds(without, with_units, candidates, error)
+    best = int(np.argmax(bounds))
+    best = best if bounds[best] > bounds[-1] + _CLEARLY_BETTER else len(candidates) - 1
+    return float(candidates[best]), float(bounds[best])
+
+
+def _shift_bounds(without: Floats, with_units: Floats, thresholds: Floats, error: float) -> Floats:
+    """About the lower bound on the shift that each threshold certifies."""
+    from scipy.special import ndtri
+
+    shift, variance = np.zeros(len(thresholds)), np.zeros(len(thresholds))
     for sample, sign in ((without, -1.0), (with_units, 1.0)):
-        above = len(sample) - np.searchsorted(np.sort(sample), candidates, side="right")
+        above = len(sample) - np.searchsorted(np.sort(sample), thresholds, side="right")
         rates = (above + 0.5) / (len(sample) + 1.0)
         z = ndtri(rates)
-        density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
-        bounds += sign * z
-        deviation = deviation + rates * (1 - rates) / len(sample) / density**2
-    bounds += float(ndtri(error)) * np.sqrt(deviation)
-    best = int(np.argmax(bounds))
-    return float(candidates[best]), float(bounds[best])
+        shift += sign * z
+        variance += rates * (1 - rates) / len(sample) * 2 * math.pi * np.exp(z**2)
+    return shift + float(ndtri(error)) * np.sqrt(variance)
