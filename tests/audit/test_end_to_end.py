@@ -4,10 +4,13 @@ import json
 
 import pytest
 
-from understudy.audit.end_to_end import choose_statistic, end_to_end
+from understudy.audit.end_to_end import FREE, choose_statistic, end_to_end, without_free_work
 from understudy.core.randomness import Key
 from understudy.encoding import fit as encoding_fit
 from understudy.privacy import counts, moments
+from understudy.privacy.plan import Budget
+from understudy.synthesizers import METHODS
+from understudy.synthesizers.planning import planned_mechanisms
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
 
@@ -41,6 +44,14 @@ def test_too_little_noise_is_certified(monkeypatch):
     result = attacked(COLOURS, "independent", 1.0, 120)
     assert not result.passed
     assert result.epsilon_lower > 1.0
+
+
+@pytest.mark.parametrize("method", FREE)
+def test_what_is_cut_down_costs_no_budget(method):
+    budget, whole = Budget(epsilon=1.0, delta=DELTA), METHODS[method]()
+    cut = without_free_work(whole)
+    assert cut != whole
+    assert planned_mechanisms(MIXED, cut, budget) == planned_mechanisms(MIXED, whole, budget)
 
 
 def test_too_few_fits_are_refused():
