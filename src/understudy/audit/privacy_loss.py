@@ -54,6 +54,8 @@ SELECTIONS: tuple[tuple[types.ModuleType, str], ...] = (
     (selection, "select_dependence"),
 )
 """Mechanisms that release the number of a candidate, by the exponential mechanism."""
+NEXT_TO_NOTHING = 1e-9
+"""With noise of this deviation, a selection shows every category that more than one unit has."""
 LARGEST = 50.0
 """The loss of a release that is impossible without the canaries: less than infinite, so that losses can be added."""
 
@@ -160,13 +162,14 @@ class Watch:
         labels, released = original(rows, column, **named)
         if id(rows) in self._both:
             sigma, found = self._paid_for(named["ledger"])
-            limit = _limit(rows, named, sigma)
             public = tuple(named.get("public", ()))
-            clear = counts.clear_of_noise(sigma, len(public))
-            without, with_units = (_label_counts(each, column) for each in self._both[id(rows)][1])
+            clear, limit = counts.clear_of_noise(sigma, len(public)), _limit(rows, named)
             shown = dict(zip(labels, np.asarray(released).tolist(), strict=True))
-            for label in without.keys() | with_units.keys():
-                pair = without.get(label, 0), with_units.get(label, 0)
+            known: list[dict[str, float]] = []
+            for each in self._both[id(rows)][1]:
+                known.append(dict(zip(*self._silently(original, each, (column,), named, NEXT_TO_NOTHING), strict=True)))
+            for label in known[0].keys() | known[1].keys():
+                pair = known[0].get(label, 0.0), known[1].get(label, 0.0)
                 least = clear if label in public else limit
                 found(*_of_label(pair, shown.get(label), least, sigma, known=label in public))
         return labels, released
@@ -222,12 +225,12 @@ def _of_choice(without: Floats, with_units: Floats, chosen: int) -> tuple[float,
 
 
 def _of_label(
-    exact: tuple[int, int], shown: float | None, limit: float, sigma: float, *, known: bool
+    counted: tuple[float, float], shown: float | None, limit: float, sigma: float, *, known: bool
 ) -> tuple[float, float]:
     """The loss of showing a category with a count, or of not showing it; a category that nobody has is never shown."""
     from scipy.special import log_ndtr, ndtr
 
-    before, after = exact
+    before, after = counted
     if before == after:
         return 0.0, 0.0
     information = (after - before) ** 2 / sigma**2 / 2 * float(ndtr((after - limit) / sigma))
@@ -235,26 +238,16 @@ def _of_label(
         if known or (before and after):
             return (after - before) * (shown - (before + after) / 2) / sigma**2, information
         return LARGEST if after else -LARGEST, information
-    hidden = [float(log_ndtr((limit - n) / sigma)) if known or n else 0.0 for n in exact]
+    hidden = [float(log_ndtr((limit - n) / sigma)) if known or n else 0.0 for n in counted]
     return hidden[1] - hidden[0], information
 
 
-def _limit(rows: PrivateRows, named: dict[str, Any], sigma: float) -> float:
+def _limit(rows: PrivateRows, named: dict[str, Any]) -> float:
     """The count above which `popular_categories` shows a category that the schema does not name."""
-    most = rows.max_rows_per_unit
-    alone = most if rows._exact_units is None else 1
-    return alone + counts.threshold(sigma, named["ledger"].planned(named["planned"]).threshold_delta / most)
-
-
-def _label_counts(rows: PrivateRows, column: str) -> dict[str, int]:
-    """How many units have each category of a known table."""
-    labels, codes, units = rows._exact_labels[column], rows._exact[column], rows._exact_units
-    inside = codes >= 0
-    codes = codes[inside]
-    if units is not None:
-        codes = np.unique(np.stack([units[inside], codes]), axis=1)[1]
-    found = np.bincount(codes.astype(np.int64), minlength=len(labels)).tolist()
-    return dict(zip(labels, found, strict=True))
+    ledger, most = named["ledger"], rows.max_rows_per_unit
+    charge = ledger._charges[-1]
+    alone = most if charge.sensitivity == most else 1
+    return alone + counts.threshold(charge.sigma, ledger.planned(named["planned"]).threshold_delta / most)
 
 
 @contextlib.contextmanager
