@@ -32,7 +32,7 @@ UNITS = 5
 def fitted(schema, method, table, worlds, count=1):
     with watched(*worlds.tables) as watch:
         options = {"epsilon": 1.0, "delta": 1e-5, "progress": False}
-        understudy.fit_many(table, schema, [method] * count, **options)
+        understudy.fit_many(table, schema, [method] * count, list(range(count)), **options)
     return watch.of_fits
 
 
