@@ -1,7 +1,7 @@
 """Certified lower bounds on epsilon, end to end, with the noise that ships: one JSON line for each method and epsilon.
 
-python benchmarks/audit.py independent copula mst --fits 1000 -o benchmarks/results/audit/end-to-end.jsonl
-python benchmarks/audit.py prada --fits 400 -o benchmarks/results/audit/end-to-end.jsonl
+python benchmarks/audit.py independent copula mst --fits 1200 -o benchmarks/results/audit/end-to-end.jsonl
+python benchmarks/audit.py prada --epsilon 4 --fits 400 -o benchmarks/results/audit/end-to-end.jsonl
 
 Lines are added to the file. The schema has a number, a whole number that may be missing, and a category.
 """
