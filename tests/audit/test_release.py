@@ -9,6 +9,7 @@ from scipy import stats
 
 import understudy
 from conftest import MIXED, mixed_table
+from understudy.audit import neighbours as nearest_rows
 from understudy.audit.neighbours import neighbours
 from understudy.audit.release import NO_PROOF, NOT_COVERED, attack_release
 from understudy.audit.singling_out import predicates
@@ -72,7 +73,7 @@ def test_a_release_of_one_column_has_nothing_to_be_linked():
 
 
 def test_the_nearest_rows_are_those_that_all_pairs_give(monkeypatch):
-    monkeypatch.setattr("understudy.audit.neighbours.DISTANCES_AT_ONCE", 200)  # several blocks
+    monkeypatch.setattr(nearest_rows, "DISTANCES_AT_ONCE", 200)  # several blocks
     sides = open_tables(MIXED, {"rows": REAL[:30], "synthetic": OTHERS[:70]})
     names = list(MIXED.names)
     found = neighbours(sides["rows"], sides["synthetic"], parts=(names[:3], names[3:]), nearest=4)
