@@ -59,6 +59,7 @@ def test_too_few_fits_are_refused():
         attacked(COLOURS, "independent", 1.0, 7)
 
 
+@pytest.mark.slow
 def test_a_few_fits_certify_nothing_and_say_how_little_they_could():
     result = attacked(COLOURS, "independent", 1.0, 8)
     assert result.passed

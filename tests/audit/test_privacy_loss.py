@@ -63,7 +63,7 @@ def test_no_pair_of_tables_moves_a_release_by_more_than_is_paid_for(method):
 def test_losses_are_those_of_two_normals():
     """Of mean ±mu²/2 and variance mu², which is checked to within four deviations."""
     schema = Schema(rows=400, columns=(Column("colour", "categorical", values=("red", "green")),))
-    worlds, fits = next(worst_cases(schema, units=UNITS)), 60
+    worlds, fits = next(worst_cases(schema, units=UNITS)), 40
     mu = UNITS * claim(schema, "independent")
     for table, sign in ((worlds.without, -1), (worlds.with_units, 1)):
         found = [sum(each.losses.values()) for each in fitted(schema, "independent", table, worlds, fits)]
@@ -71,7 +71,7 @@ def test_losses_are_those_of_two_normals():
         assert np.std(found) == pytest.approx(mu, rel=4 / np.sqrt(2 * fits))
 
 
-@pytest.mark.parametrize("method", ["copula", "mst", "privbayes"])
+@pytest.mark.parametrize("method", ["mst", *(pytest.param(m, marks=pytest.mark.slow) for m in ("copula", "privbayes"))])
 def test_a_watched_fit_is_the_fit_that_it_would_be(method):
     table = mixed_table(200)
     plain = understudy.fit(table, MIXED, method, epsilon=1.0, seed=3)

@@ -18,9 +18,9 @@ from understudy.privacy.gaussian import gaussian_epsilon
 from understudy.privacy.plan import Charge
 
 
-@pytest.mark.parametrize(("alarms", "mu"), [(0.02, 2.0), (0.16, 2.0), (0.5, 0.5), (0.3, 0.0)])
+@pytest.mark.parametrize(("alarms", "mu"), [(0.02, 2.0), (0.3, 0.5)])
 def test_a_true_mu_is_refuted_with_no_more_than_the_stated_probability(alarms, mu):
-    fits, error = 12, 0.1
+    fits, error = 10, 0.1
     hits = float(stats.norm.cdf(stats.norm.ppf(alarms) + mu))
     wrongly = sum(
         stats.binom.pmf(a, fits, alarms) * stats.binom.pmf(h, fits, hits)
