@@ -92,7 +92,7 @@ def test_the_certified_bound_comes_near_the_claim(method, epsilon):
 
 @pytest.mark.slow
 def test_the_certified_bound_of_the_default_is_half_of_the_claim():
-    result = attacked(MIXED, "prada", 4.0, 300)
+    result = attacked(MIXED, "prada", 4.0, 600)
     assert result.passed
     assert result.epsilon_lower >= 0.5 * 4.0
 
