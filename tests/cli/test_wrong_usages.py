@@ -1,11 +1,10 @@
 """Wrong usages: each ends in one line and exit code 1 or 2, changes no file, charges nothing and shows no cell."""
 
 import pytest
-from click.testing import CliRunner
 
 import understudy as us
 from bad_input import GOOD, SCHEMA, SECRET, SECRET_NUMBER
-from understudy.cli import cli
+from commands import run
 
 FIT = "fit people.csv people.toml --epsilon 1 --ledger budget.jsonl --method independent -o o.understudy"
 BASE = 'name = "people"\n[columns.a]\nkind = "integer"\n'
@@ -212,7 +211,7 @@ def folder(tmp_path_factory):
 
 
 def refused(words, word):
-    result = CliRunner().invoke(cli, words, prog_name="understudy")
+    result = run(*words)
     assert result.exit_code in (1, 2) and result.stdout == ""
     assert result.stderr.startswith("understudy: ") and result.stderr.count("\n") == 1
     assert word in result.stderr and "Traceback" not in result.stderr and "bug" not in result.stderr

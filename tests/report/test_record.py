@@ -7,25 +7,14 @@ import shutil
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import understudy as us
+from commands import done, run
 from understudy import datasets
-from understudy.cli import cli
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.report.provenance import drawn_again, record_path
 from understudy.report.record import VerificationError, verify
 from understudy.tables.rules import Inequality
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
-
-
-def done(*arguments):
-    result = run(*arguments)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return result.stdout
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import understudy as us
+from commands import done, run
 from conftest import quick
 from understudy import datasets
-from understudy.cli import cli
 from understudy.privacy.gaussian import gaussian_delta
 from understudy.privacy.plan import Budget, Charge
 from understudy.report import ReportError, drawing
@@ -33,16 +32,6 @@ from understudy.tables.schema import Schema
 ROOT = Path(__file__).parents[2]
 HOSTILE = '<script>alert("1")</script>'
 VOID_ELEMENTS = {"meta", "rect", "path", "circle", "br", "img"}
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
-
-
-def done(*arguments):
-    result = run(*arguments)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return result.stdout
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,10 @@
 """Red flags follow from public facts, say what to do, and refuse a strict fit before anything is charged."""
 
 import pytest
-from click.testing import CliRunner
 
 import understudy as us
+from commands import run
 from understudy import datasets
-from understudy.cli import cli
 from understudy.synthesizers import METHODS, resolve
 from understudy.synthesizers.planning import planned_mechanisms
 from understudy.synthesizers.red_flags import RedFlagError, red_flags
@@ -93,10 +92,6 @@ def test_noise_on_gradients_is_noted_and_on_counts_it_is_not():
 
 
 # Where they are shown ---------------------------------------------------------------------------------------------
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
 
 
 def test_plan_receipt_and_python_show_the_same_flags(tmp_path):
