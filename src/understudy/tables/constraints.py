@@ -277,7 +277,7 @@ def read_condition(columns: Columns, name: str, value: object) -> Condition:
     if not is_list(value):
         value = (value, value)
     if len(value) != 2 or (value[0] is None and value[1] is None):
-        raise ConstraintError(f"column {name!r}: expected a value or a pair of low and high, got {show_plain(value)}.")
+        raise ConstraintError(f"column {name!r}: expected a value or a pair of low and high, one of them at least.")
     return _within(column, *value)
 
 
