@@ -462,6 +462,9 @@ def test_the_colours_of_cells_are_those_of_the_themes(plain):
 
 def test_a_text_is_cut_where_its_width_ends():
     assert drawing.short("short", 60) == "short"
+    assert drawing.short_name("short", 60) == "short" and drawing.short_name("W" * 20, 5) == "…"
+    names = [f"measurement_of_pressure_{place}" for place in range(20)]
+    assert len({drawing.short_name(name, 116) for name in names}) == 20
     assert drawing.short("W" * 20, 60) == "WWW…" and drawing.short("i" * 20, 60) == "iiiiiiii…"
     assert drawing.width_of("é", 10) == drawing.width_of("e\u0301", 10)
 
