@@ -76,7 +76,9 @@ def main() -> None:
         found = []
         for tail in (lambda *_, **__: None, smooth):
             distributions.long_tail = tail
-            found.append(np.array([errors(kind, asked.method, seed, asked.rows_per_unit) for seed in range(asked.seeds)]))
+            found.append(
+                np.array([errors(kind, asked.method, seed, asked.rows_per_unit) for seed in range(asked.seeds)])
+            )
         rms = [np.sqrt((each**2).mean(axis=0)) for each in found]
         off = [100 * (np.abs(each) > 0.15).mean(axis=0) for each in found]
         figures = [f"{rms[0][i]:.3f} → {rms[1][i]:.3f}" for i in (0, 1)]
