@@ -1,6 +1,7 @@
 """Long tails: how far mean and 99 % quantile of costs are off, over many seeds, with and without smooth tails.
 
 python benchmarks/tails.py --method prada --seeds 30
+python benchmarks/tails.py --method prada --seeds 30 --rows-per-unit 4
 """
 
 import argparse
@@ -46,15 +47,18 @@ KINDS = (
 )
 
 
-def errors(kind: str, method: str, seed: int) -> tuple[float, float]:
-    """Relative errors of mean and q99, of one of `COLUMNS` columns at epsilon = 1."""
+def errors(kind: str, method: str, seed: int, rows_per_unit: int) -> tuple[float, float]:
+    """Relative errors of mean and q99, of one of `COLUMNS` columns at epsilon = 1; units have so many rows at most."""
     column = Column(name="x", kind="continuous", low=0.0, high=HIGH, decimals=2)
     others = tuple(Column(name=f"c{i}", kind="continuous") for i in range(COLUMNS - 1))
     schema, budget = Schema(columns=(column, *others)), Budget(epsilon=1.0, delta=1e-6)
-    ledger = Ledger(budget, planned_mechanisms(schema, resolve(method), budget), seed=seed)
+    planned = planned_mechanisms(schema, resolve(method), budget)
+    ledger = Ledger(budget, planned, seed=seed, unit="unit", max_rows_per_unit=rows_per_unit)
     exact = costs(kind, np.random.default_rng(seed))
-    root = Round(np.array([float(ROWS)]), ledger.noise("rows") ** 2, np.zeros(1, int))
-    encoder, _ = fit._fit_column(lock({"x": exact}, {}, key=Key.new(seed)), column, root, ledger, Key.new(seed))
+    unit = np.arange(ROWS) // rows_per_unit
+    rows = lock({"x": exact}, {}, unit=unit, max_rows_per_unit=rows_per_unit, key=Key.new(seed))
+    root = Round(np.array([float(ROWS)]), (ledger.noise("rows") * rows_per_unit) ** 2, np.zeros(1, int))
+    encoder, _ = fit._fit_column(rows, column, root, ledger, Key.new(seed))
     drawn = encoder.values(LEVELS)
     return drawn.mean() / exact.mean() - 1, np.quantile(drawn, 0.99) / np.quantile(exact, 0.99) - 1
 
@@ -63,6 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--method", default="prada")
     parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--rows-per-unit", type=int, default=1)
     asked = parser.parse_args()
     smooth = distributions.long_tail
     print("| column | mean, rms | q99, rms | mean off by more than 15 % | q99 off by more than 15 % |")
@@ -71,7 +76,9 @@ def main() -> None:
         found = []
         for tail in (lambda *_, **__: None, smooth):
             distributions.long_tail = tail
-            found.append(np.array([errors(kind, asked.method, seed) for seed in range(asked.seeds)]))
+            found.append(
+                np.array([errors(kind, asked.method, seed, asked.rows_per_unit) for seed in range(asked.seeds)])
+            )
         rms = [np.sqrt((each**2).mean(axis=0)) for each in found]
         off = [100 * (np.abs(each) > 0.15).mean(axis=0) for each in found]
         figures = [f"{rms[0][i]:.3f} → {rms[1][i]:.3f}" for i in (0, 1)]

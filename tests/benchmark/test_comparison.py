@@ -5,12 +5,11 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import understudy as us
+from commands import run
 from understudy import datasets
 from understudy.benchmark.comparison import Comparison, split
-from understudy.cli import cli
 
 SCHEMA = us.Schema(
     name="visits",
@@ -18,10 +17,6 @@ SCHEMA = us.Schema(
     max_rows_per_unit=2,
     columns=(us.Column("x", "continuous", low=0, high=1), us.Column("c", "categorical", values=("a", "b"))),
 )
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli, [str(each) for each in arguments], prog_name="understudy")
 
 
 @pytest.fixture(scope="module")

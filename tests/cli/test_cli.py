@@ -13,9 +13,9 @@ import sys
 import click
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import understudy as us
+from commands import done, refused
 from understudy import datasets
 from understudy.cli import cli
 from understudy.privacy.ledger_file import LedgerFile
@@ -23,22 +23,6 @@ from understudy.synthesizers import DEFAULT
 
 QUICK = ["--epsilon", 2, "--method", "independent"]
 HEAVY = ["dp_accounting", "jax", "mbi", "narwhals", "numpy", "opendp", "pandas", "polars", "rich", "scipy"]
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
-
-
-def done(*arguments):
-    result = run(*arguments)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return result.stdout
-
-
-def refused(*arguments, code=1):
-    result = run(*arguments)
-    assert result.exit_code == code
-    return result.stderr
 
 
 def spawn(*arguments, folder, code="from understudy.cli import main; main()", **environment):

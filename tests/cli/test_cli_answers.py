@@ -7,17 +7,13 @@ from pathlib import Path
 import click
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import understudy as us
+from commands import run
 from conftest import TINY_GRID
 from understudy import datasets
 from understudy.cli import cli
 from understudy.privacy.ledger_file import LedgerFile
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
 
 
 def answer(*arguments):

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
+import commands
 import understudy as us
-from understudy.cli import cli, demo
+from understudy.cli import demo
 
 ROWS = 300
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli, ["demo", *map(str, arguments)], prog_name="understudy")
+    return commands.run("demo", *arguments)
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ import socket
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from packaging.specifiers import SpecifierSet
 
+import commands
 import understudy as us
 from understudy import datasets
-from understudy.cli import cli
 from understudy.cli.doctor import checks, machine, packages, self_test
 from understudy.cli.doctor.finding import Finding
 from understudy.cli.doctor.packages import PURPOSES, Need
@@ -21,7 +20,7 @@ SELF_TEST = ["fit", "receipt", "sample", "repetition", "speed"]
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli, ["doctor", *arguments], prog_name="understudy")
+    return commands.run("doctor", *arguments)
 
 
 @pytest.fixture(scope="module")

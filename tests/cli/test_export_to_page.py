@@ -6,10 +6,9 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
+import commands
 import messy_export
-from understudy.cli import cli
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +16,7 @@ DAYS = ("Aufnahmedatum", "Entlassungsdatum")
 
 
 def run(*arguments):
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
+    result = commands.run(*arguments)
     assert result.exit_code == 0, result.output
     return result.stdout
 

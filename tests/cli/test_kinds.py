@@ -4,14 +4,13 @@ import csv
 import datetime
 
 import pytest
-from click.testing import CliRunner
 
+import commands
 import hospital
-from understudy.cli import cli
 
 
 def run(*arguments):
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
+    result = commands.run(*arguments)
     assert result.exit_code == 0, result.output
     return result
 
@@ -63,5 +62,5 @@ def test_a_rule_may_be_given_when_rows_are_drawn(folder):
     assert "keep the rules" in said.stderr
     with open(folder / "free.csv") as file:
         assert all(row["emergency"] == row["intensive"] for row in csv.DictReader(file))
-    wrong = CliRunner().invoke(cli, [*map(str, asked), "-o", str(folder / "x.csv"), "--rule", "sex >= cost"])
+    wrong = commands.run(*asked, "-o", folder / "x.csv", "--rule", "sex >= cost")
     assert wrong.exit_code == 1 and "rules: constraint 4" in wrong.stderr and not (folder / "x.csv").exists()

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import understudy as us
+from commands import run
 from conftest import MIXED, mixed_table
-from understudy.cli import cli
 from understudy.evaluation.evaluate import NOT_COVERED, WORST, evaluate, metric_values, shuffled
 from understudy.evaluation.learners import LEARNERS
 from understudy.evaluation.metrics import METRICS, resolve
@@ -22,10 +21,6 @@ from understudy.tables.column import Column
 from understudy.tables.schema import Schema
 
 QUICK = ["wd", "tvd1", "tvd2", "correlation_max"]
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
 
 
 LINEAR = Schema(columns=tuple(Column(name=name, kind="continuous") for name in "xy"), target="y")

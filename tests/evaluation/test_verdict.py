@@ -259,3 +259,15 @@ def test_the_command_prints_the_verdict_first(tmp_path):
     assert printed[0].startswith("Not covered") and printed[1].startswith("Verdict: ")
     said = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
     assert said["verdict"]["word"] in printed[1] and said["covered_by_budget"] is False
+
+
+def test_categories_of_a_hierarchy_are_compared_in_the_groups_that_the_synthetic_table_has():
+    draw = np.random.default_rng(0)
+    codes = np.array(["I21.4", "I21.9", "I25.1", "J44.0", "Q99.7"])[draw.choice(5, 2000, p=[0.5, 0.2, 0.2, 0.09, 0.01])]
+    seen = {"I21.4": "I21.4", "I21.9": "I21", "I25.1": "I", "J44.0": "J", "Q99.7": "other"}
+    made = {"code": [seen[code] for code in codes], "x": draw.normal(size=2000)}
+    schema = Schema.parse("[columns]\ncode = {kind = 'categorical', levels = 'prefix'}\nx = {kind = 'continuous'}")
+    tables = pl.DataFrame({"code": codes, "x": draw.normal(size=2000)}), pl.DataFrame(made)
+    found = judge(*tables, schema)
+    assert found.grouped == ("code",)
+    assert us.evaluate(*tables, schema, metrics=["tvd1"]).filter(columns="code")["value"].to_list() == [0.0]

@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import understudy as us
+from commands import done, run
 from conftest import quick
 from understudy import datasets
-from understudy.cli import cli
 from understudy.privacy.gaussian import gaussian_delta
 from understudy.privacy.plan import Budget, Charge
 from understudy.report import ReportError, drawing
@@ -33,16 +32,6 @@ from understudy.tables.schema import Schema
 ROOT = Path(__file__).parents[2]
 HOSTILE = '<script>alert("1")</script>'
 VOID_ELEMENTS = {"meta", "rect", "path", "circle", "br", "img"}
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
-
-
-def done(*arguments):
-    result = run(*arguments)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -473,6 +462,9 @@ def test_the_colours_of_cells_are_those_of_the_themes(plain):
 
 def test_a_text_is_cut_where_its_width_ends():
     assert drawing.short("short", 60) == "short"
+    assert drawing.short_name("short", 60) == "short" and drawing.short_name("W" * 20, 5) == "…"
+    names = [f"measurement_of_pressure_{place}" for place in range(20)]
+    assert len({drawing.short_name(name, 116) for name in names}) == 20
     assert drawing.short("W" * 20, 60) == "WWW…" and drawing.short("i" * 20, 60) == "iiiiiiii…"
     assert drawing.width_of("é", 10) == drawing.width_of("e\u0301", 10)
 

@@ -1,11 +1,10 @@
 """Red flags follow from public facts, say what to do, and refuse a strict fit before anything is charged."""
 
 import pytest
-from click.testing import CliRunner
 
 import understudy as us
+from commands import run
 from understudy import datasets
-from understudy.cli import cli
 from understudy.synthesizers import METHODS, resolve
 from understudy.synthesizers.red_flags import RedFlagError, red_flags
 from understudy.tables.column import Column
@@ -92,10 +91,6 @@ def test_no_method_has_a_flag_by_itself(method):
 
 
 # Where they are shown ---------------------------------------------------------------------------------------------
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
 
 
 def test_plan_receipt_and_python_show_the_same_flags(tmp_path):

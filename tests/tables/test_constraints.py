@@ -13,13 +13,12 @@ import time
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import understudy as us
+from commands import run
 from conftest import QUICK, quick
-from understudy.cli import cli
 from understudy.core.randomness import Key
 from understudy.model import Model, load
 from understudy.synthesizers import METHODS
@@ -613,10 +612,6 @@ def saved(models, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "m.understudy"
     constrained(models["copula"], "discharge >= admission").save(path)
     return path
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="understudy")
 
 
 def test_the_command_takes_conditions_and_tells_the_acceptance_apart_from_its_result(saved, tmp_path):

@@ -27,6 +27,7 @@ COSTS = [1234.5, 12, -0.5, NAN]
 # Detection ----------------------------------------------------------------------------------------------------------
 
 PLAIN = "a,b\nx,1\ny,2\n"
+AMOUNTS = {"decimal": ",", "thousands": "."}
 DETECTED = {
     "standard": (PLAIN, {}),
     "semicolons": (PLAIN.replace(",", ";"), {"delimiter": ";"}),
@@ -42,7 +43,16 @@ DETECTED = {
     "UTF-16 without a mark": (PLAIN.encode("utf-16-le"), {"encoding": "utf-16-le"}),
     "UTF-16 the other way": (PLAIN.encode("utf-16-be"), {"encoding": "utf-16-be"}),
     "Latin-1": (PLAIN.replace("x", "é").encode("latin-1"), {"encoding": "latin-1"}),
-    "Windows-1252": (PLAIN.replace("x", "5 €").encode("cp1252"), {"encoding": "windows-1252"}),
+    "Windows-1252": (PLAIN.replace("x", "€").encode("cp1252"), {"encoding": "windows-1252"}),
+    "euros behind": ("a;b\nx;1.234,50 €\ny;-2,25 €\n", AMOUNTS | {"delimiter": ";", "currency": "€"}),
+    "euros before": ("a;b\nx;€ 1.234,50\ny;€ -2,25\n", AMOUNTS | {"delimiter": ";", "currency": "€"}),
+    "dollars": ('a,b\nx,"$1,234.50"\ny,-$2.25\nz,\n', {"thousands": ",", "currency": "$"}),
+    "a code of currency": (
+        "a\tb\nx\tCHF 1'234.50\ny\tCHF 2.25\n",
+        {"delimiter": "\t", "thousands": "'", "currency": "CHF"},
+    ),
+    "letters that are no currency": ("a,b\nx,A 12\ny,B 13\n", {}),
+    "one amount among texts": ("a,b\nx,12 \ny,$ 13\nz,14\n", {}),
     "Latin-1 far down": ((PLAIN + (999 * "x" + ",1\n") * 1_100 + "é,1\n").encode("latin-1"), {"encoding": "latin-1"}),
     "a damaged letter": (PLAIN.encode() + ("é" * 50 + ",1\n").encode() + b"\xff,1\n", {}),
     "decimal commas": ("a;b\nx;1,5\ny;2,25\n", {"delimiter": ";", "decimal": ","}),
@@ -146,6 +156,11 @@ def test_an_encoding_goes_by_many_names(given, canonical):
         ({"decimal": ";"}, r'expected decimal to be "\." or ","'),
         ({"thousands": "."}, "expected thousands to be .* not the decimal mark"),
         ({"thousands": "x"}, "expected thousands to be"),
+        ({"currency": "EUR 1"}, "expected currency to be up to 8 visible characters"),
+        ({"currency": "%"}, "expected currency to be up to 8 visible characters"),
+        ({"currency": " "}, "expected currency to be up to 8 visible characters"),
+        ({"currency": ","}, "expected currency to be up to 8 visible characters"),
+        ({"currency": 5}, "expected currency to be text"),
         ({"comment": " #"}, "expected comment to be up to 8 visible characters"),
         ({"comment": ",#"}, "expected comment to be up to 8 visible characters"),
         ({"header": "yes"}, "expected header to be true or false"),
@@ -218,6 +233,10 @@ def test_letters_of_utf_8_are_recognised_where_no_budget_is_at_stake(tmp_path):
          [1234.5, NAN, 1234567, NAN, 1234.5, 1000, 123]),
         ({"thousands": "'"}, ["1'234.5", "1’234", "1'23", "12'345'678", "1,5"], [1234.5, 1234, NAN, 12345678, NAN]),
         ({"thousands": " "}, ["1 234.5", "1\u00a0234", "1\u202f234", "1 2"], [1234.5, 1234, 1234, NAN]),
+        ({"currency": "$"}, ["$5", "-$5", "$ -5", "5 $", "+5", "$", "$5$", "5$5", "-$ 5 %"],
+         [5, -5, -5, 5, 5, NAN, NAN, NAN, -5]),
+        ({"currency": "EUR", "decimal": ",", "thousands": "."}, ["EUR 1.234,5", "1,5\u00a0EUR", "1.234 €", "EURO 5"],
+         [1234.5, 1.5, NAN, NAN]),
         ({"thousands": ","}, ["1,00,000", "1,000", "10,00", "5 %"], [100_000, 1000, NAN, 5]),
     ],
 )  # fmt: skip
@@ -327,13 +346,14 @@ def test_another_quote_keeps_delimiters(tmp_path):
 
 # Every cell by itself -------------------------------------------------------------------------------------------------
 
-CELLS = st.text(st.sampled_from("0159.,'’ -+e%äx;|\"#\n\u00a0\u202f"), max_size=7)
+CELLS = st.text(st.sampled_from("0159.,'’ -+e%€x;|\"#\n\u00a0\u202f"), max_size=7)
 DIALECTS = st.builds(
     Dialect,
     delimiter=st.sampled_from([";", "|", "\t"]),
     encoding=st.sampled_from(["utf-8", "utf-16"]),
     decimal=st.sampled_from([".", ","]),
     thousands=st.sampled_from(["", "'", " ", "_"]),
+    currency=st.sampled_from(["", "€"]),
     header=st.booleans(),
 )
 NAMES = ("column_1", "column_2", "column_3")

@@ -39,6 +39,25 @@ def test_a_stay_is_days_from_zero_to_the_widest_that_the_bounds_allow():
     assert modelled(stays)["in"] == stays["in"] and modelled(stays).constraints == ()
 
 
+def test_an_inequality_may_be_left_to_rejection_by_the_schema():
+    rule = {"rule": "out >= in", "by": "rejection"}
+    stays = of(rule, **{"in": DATES, "out": DATES})
+    assert differences(stays) == () and modelled(stays) == stays
+    assert Schema.parse(stays.to_toml()) == stays and stays.constraints[0].written() == rule
+
+
+def test_the_date_with_the_narrowest_bounds_is_learned_and_the_others_are_reckoned_from_it():
+    wide = DATES | {"low": datetime.date(1900, 1, 1)}
+    rules = ("admitted >= born", "discharged >= admitted")
+    found = differences(of(*rules, born=wide, admitted=DATES, discharged=DATES))
+    assert {each.column: (each.base, each.rises) for each in found} == {
+        "born": ("admitted", False),
+        "discharged": ("admitted", True),
+    }
+    unbounded = of(*rules, born=wide, admitted={"kind": "date"}, discharged=DATES)
+    assert [each.base for each in differences(unbounded)] == ["born", "admitted"]
+
+
 BOUNDS = {
     "whole, strictly": ("b > a", numbers("a", "b"), ("integer", 1, 100, None)),
     "cents": (

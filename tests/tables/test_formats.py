@@ -33,6 +33,15 @@ def test_a_date_is_read_in_its_format_and_written_in_it(tmp_path, form, spelt):
     assert (tmp_path / "out.csv").read_text().splitlines()[1] == spelt
 
 
+def test_a_year_of_two_digits_is_the_last_one_that_is_not_beyond_the_bound(tmp_path):
+    spelt = ("16.02.48", "16.02.24", "29.02.00")
+    for high, years in {None: [2048, 2024, 2000], datetime.date(2030, 1, 1): [1948, 2024, 2000]}.items():
+        found = cells(tmp_path, "date", *spelt, format="%d.%m.%y", high=high).columns["x"]
+        assert [(datetime.date(1970, 1, 1) + datetime.timedelta(microseconds=each)).year for each in found] == years
+    late = cells(tmp_path, "date", "16.02.2048", format="%d.%m.%Y", high=datetime.date(2030, 1, 1))
+    assert late.columns["x"].tolist() == [day(datetime.date(2048, 2, 16))]  # four digits mean what they say
+
+
 def test_parquet_holds_dates_as_dates_whatever_the_format(tmp_path):
     schema = one("date", format="%d.%m.%Y")
     write(to_frame({"x": [day(LEAP)]}, schema, {}), tmp_path / "out.parquet", schema)

@@ -18,7 +18,10 @@ import click
 import understudy
 
 _LEAST_FREE = 2**20  # bytes; most models need less, and a fit that cannot be written has spent its budget
-_TABLES = (".csv", ".tsv", ".txt", ".gz", ".zst", ".parquet", ".feather", ".xlsx", ".sav", ".dta", ".sas7bdat")
+_TABLES = (
+    *(".csv", ".tsv", ".txt", ".tab", ".gz", ".zst", ".parquet", ".feather", ".arrow", ".ipc", ".xlsx", ".xlsm"),
+    *(".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt", ".db", ".sqlite", ".duckdb"),
+)
 
 
 class Refused(click.ClickException):
@@ -44,7 +47,8 @@ class WrongUsage(click.UsageError):
     """The command line cannot be understood: one line that says why, and where the help is."""
 
     def __init__(self, error: click.UsageError):
-        super().__init__(" ".join(error.format_message().split()), error.ctx)
+        message = " ".join(error.format_message().split())
+        super().__init__(message if message.endswith((".", "?", "!")) else f"{message}.", error.ctx)
 
     def show(self, file: Any = None) -> None:
         path = "understudy" if self.ctx is None else self.ctx.command_path
@@ -178,3 +182,9 @@ def read_schema(path: str) -> "understudy.Schema":
     if path.lower().endswith(_TABLES):
         raise Refused(f"SCHEMA: expected a .toml file, got {path}. Are the table and the schema swapped?")
     return understudy.Schema.read(path)
+
+
+def check_schema_name(path: str) -> None:
+    """Refuses a name for a new schema under which no command would read it."""
+    if path.lower().endswith(_TABLES):
+        raise Refused(f"-o {path}: expected a name that ends in .toml, since other commands take this for a table.")

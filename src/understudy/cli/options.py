@@ -52,7 +52,7 @@ def _read_settings(context: click.Context, parameter: click.Parameter, pairs: tu
 
 def configured(name: str | None, settings: dict[str, Any]) -> Any:
     """The method that was asked for, configured."""
-    name = name or DEFAULT
+    name = DEFAULT if name is None else name
     with argument_errors():
         try:
             return resolve(name, settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from understudy.cli import options
-from understudy.cli.errors import Refused, check_place, check_readable, read_schema
+from understudy.cli.errors import Refused, check_place, check_readable, check_schema_name, read_schema
 from understudy.cli.options import FILE, count, print_json, waiting
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def draft_schema(
       understudy schema draft people.csv -o people.toml --interactive
     """
     check_place(output, table)
+    check_schema_name(output)
     if Path(output).exists() and not force:
         raise Refused(f"{output} exists, and somebody may have edited it. Use --force to replace it.")
     from understudy.core.files import replacing

@@ -69,6 +69,17 @@ def short(text: str, width: float, size: float = 13.0) -> str:
     return kept.rstrip() + "…"
 
 
+def short_name(name: str, width: float, size: float = 13.0) -> str:
+    """As much of both ends of a name as fits: names of columns often begin alike and differ at the end."""
+    if width_of(name, size) <= width:
+        return name
+    for kept in range(len(name) - 1, 0, -1):
+        made = f"{name[: (kept + 1) // 2].rstrip()}…{name[len(name) - kept // 2 :].lstrip()}"
+        if width_of(made, size) <= width:
+            return made
+    return "…"
+
+
 def percent(share: float) -> str:
     """A share as a percentage with one decimal."""
     return f"{100 * share:.1f}\xa0%"

@@ -87,7 +87,8 @@ def _fit_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger,
     sigma = {planned: ledger.noise(planned) * rows.max_rows_per_unit for planned in ROUNDS}
     precision = np.cumsum([1 / sigma[planned] ** 2 for planned in ROUNDS])
     noise = precision[-1] ** -0.5  # of a bin that is counted in every round
-    octaves = partitions.octaves_for(noise, float(root.counts[0]))
+    bounded = low is not None and high is not None
+    octaves = partitions.octaves_for(noise, float(root.counts[0]), bounded=bounded)
     edges = partitions.starting_edges(low=low, high=high, integer=integer, atoms=atoms, octaves=octaves)
     rounds, parents, masses = [root], np.zeros(len(edges), int), np.zeros(0)
     counted: list[Counted] = []

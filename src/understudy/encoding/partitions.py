@@ -53,13 +53,13 @@ def starting_edges(
     return np.unique(np.concatenate([[first], edges, [last]]))
 
 
-def octaves_for(noise: float, rows: float) -> int:
+def octaves_for(noise: float, rows: float, *, bounded: bool = False) -> int:
     """How many doublings a bin of the first round spans: 1, 2 or 4.
 
     The larger the noise beside the number of rows, the wider, so that a small group far from the rest falls into
-    one bin and stands out.
+    one bin and stands out. Between bounds there are few bins, so that 2 are enough, and a long tail is seen better.
     """
-    return int(2 ** np.clip(np.ceil(np.log2(noise / rows / 0.0015)), 0, 2))
+    return int(2 ** np.clip(np.ceil(np.log2(noise / rows / 0.0015)), 0, 1 if bounded else 2))
 
 
 def is_geometric(a, b):

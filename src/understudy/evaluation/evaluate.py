@@ -22,7 +22,15 @@ import polars as pl
 from understudy.core.svg import Picture
 from understudy.evaluation.every import EVERY, EVERY_LEARNER, Scores, column_scores, every
 from understudy.evaluation.metrics import Request, resolve
-from understudy.evaluation.pair import MetricResult, Pair, open_table, open_tables, permuted, shuffled_side
+from understudy.evaluation.pair import (
+    MetricResult,
+    Pair,
+    in_known_groups,
+    open_table,
+    open_tables,
+    permuted,
+    shuffled_side,
+)
 from understudy.evaluation.picture import picture
 from understudy.evaluation.usefulness import Results, usefulness
 from understudy.evaluation.verdict import Verdict, judge
@@ -185,7 +193,8 @@ class _Comparison:
         self.schema, self.request, self.seed, self.threads = schema, request, seed, threads
         self._train_scores = train_scores
         self.sides = open_tables(schema, tables) if request.similarity or request.every else {}
-        self.tables = {name: open_table(table, schema) for name, table in tables.items()} if request.learners else {}
+        opened = {name: open_table(table, schema) for name, table in tables.items()} if request.learners else {}
+        self.tables = in_known_groups(schema, opened)
 
     def results(self, name: str, *, shuffle: bool = False) -> Results:
         """What the metrics say of one of the tables, as it is or with each column shuffled."""

@@ -149,9 +149,31 @@ def open_tables(schema: Schema, tables: "Mapping[str, Source | Table]") -> dict[
     Raises:
         TableError: A table cannot be read, or its structure is not the schema's.
     """
-    opened = {key: open_table(table, schema) for key, table in tables.items()}
+    opened = in_known_groups(schema, {key: open_table(table, schema) for key, table in tables.items()})
     labels = labels_of(schema, opened)
     return {key: _side(table, schema, labels) for key, table in opened.items()}
+
+
+def in_known_groups(schema: Schema, opened: Mapping[str, Table]) -> dict[str, Table]:
+    """The tables with categories of a hierarchy as fine as the synthetic table has them.
+
+    A synthetic I21 stands for all I21.4 that were too rare to be seen, so a real I21.4 is compared as I21, unless the
+    synthetic table has I21.4 too; and as `other` if it has no group of it. Tables without a synthetic one beside them
+    stay as they are.
+    """
+    if "synthetic" not in opened:
+        return dict(opened)
+    grouped = [column for column in schema if column.levels is not None]
+    known = {column.name: set(opened["synthetic"].labels[column.name]) for column in grouped}
+    found = {}
+    for key, table in opened.items():
+        labels = dict(table.labels)
+        for column in grouped if key != "synthetic" else ():
+            assert column.levels is not None and column.other is not None
+            names = known[column.name]
+            labels[column.name] = [column.levels.nearest(each, names) or column.other for each in labels[column.name]]
+        found[key] = dataclasses.replace(table, labels=labels)
+    return found
 
 
 def labels_of(schema: Schema, opened: Mapping[str, Table]) -> dict[str, list[str]]:

@@ -39,7 +39,16 @@ from understudy.evaluation.diagnostics import (
     tails,
 )
 from understudy.evaluation.histograms import quantile_distances
-from understudy.evaluation.pair import Pair, Parts, Side, labels_of, open_table, open_tables, shuffled_side
+from understudy.evaluation.pair import (
+    Pair,
+    Parts,
+    Side,
+    in_known_groups,
+    labels_of,
+    open_table,
+    open_tables,
+    shuffled_side,
+)
 from understudy.tables.rules import Constraint, SyntheticRows
 from understudy.tables.schema import Schema
 
@@ -96,6 +105,7 @@ class Verdict:
         worst_columns, worst_pairs: By name, the farthest from the real ones first.
         findings: By kind, what an analyst would trip over.
         cautions: Those that are far off, in words.
+        grouped: Columns whose real categories are compared in the groups that the synthetic rows have.
     """
 
     parts: tuple[Part, ...]
@@ -105,6 +115,7 @@ class Verdict:
     worst_pairs: tuple[Finding, ...]
     findings: Mapping[str, Any]
     cautions: tuple[str, ...] = ()
+    grouped: tuple[str, ...] = ()
 
     @property
     def score(self) -> float:
@@ -164,7 +175,7 @@ def judge(
         None: real rows are read without noise.
     """
     sources = {"real": real, "synthetic": synthetic} | ({} if train is None else {"train": train})
-    opened = {name: open_table(source, schema) for name, source in sources.items()}
+    opened = in_known_groups(schema, {name: open_table(source, schema) for name, source in sources.items()})
     sides, labels = open_tables(schema, opened), labels_of(schema, opened)
     if "train" not in sides:
         order = np.random.default_rng(seed).permutation(sides["real"].rows)
@@ -182,6 +193,7 @@ def judge(
             against="a half of the real rows" if train is None else "the training rows",
             worst_columns=columns[1],
             worst_pairs=joint[1],
+            grouped=tuple(column.name for column in schema if column.levels is not None),
             **_findings(schema, target, made, base, labels),
         )
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from understudy.evaluation.associations import associations
 from understudy.evaluation.evaluate import NOT_COVERED, WORST, Evaluation, evaluate
-from understudy.evaluation.pair import Parts, Side, open_tables
+from understudy.evaluation.pair import Parts, Side, in_known_groups, labels_of, open_table, open_tables
 from understudy.evaluation.structure import compare
 from understudy.model import Model
 from understudy.privacy.ledger_file import LedgerFile
@@ -29,7 +29,6 @@ from understudy.report.privacy import privacy_part
 from understudy.report.record import checklist, record_part
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
-from understudy.tables.table import read
 from understudy.tables.writing import to_frame
 
 FORMAT = 3
@@ -199,25 +198,12 @@ def network(model: Model, truth: Mapping[str, list[str]] | None, pairs: Parts) -
 def _summaries(schema: Schema, tables: Mapping[str, Any]) -> tuple[list[dict], dict | None, dict[str, int], Parts]:
     """Every column of these tables, in the order of the schema, every pair, the numbers of rows, and all pairs."""
     with np.errstate(all="ignore"):  # a warning would reveal somebody's value
-        sides, labels = open_tables(schema, tables), _labels(schema, tables)
+        opened = in_known_groups(schema, {key: open_table(table, schema) for key, table in tables.items()})
+        sides, labels = open_tables(schema, opened), labels_of(schema, opened)
         columns = [_column(column, sides, labels) for column in schema]
         found = {key: associations(side) for key, side in sides.items()}
         counts = {key: side.rows for key, side in sides.items()}
         return columns, matrices(schema, found), counts, found["synthetic"]
-
-
-def _labels(schema: Schema, tables: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The text of every code of a `Side`; for columns whose values the schema does not list, what the tables hold."""
-    known = {column.name: list(column.labels) for column in schema if column.labels is not None}
-    known |= {column.name: ["false", "true"] for column in schema if column.kind == "boolean"}
-    unlisted = [column for column in schema if column.kind == "categorical" and column.labels is None]
-    if unlisted:
-        rest = [name for name in (*schema.names, schema.unit) if name and name not in {c.name for c in unlisted}]
-        ignored = (*schema.ignore, *rest)
-        asked = Schema(columns=tuple(unlisted), ignore=ignored, missing=schema.missing, file=schema.file)
-        opened = [read(table, asked, covered=False) for table in tables.values()]
-        known |= {c.name: sorted({label for table in opened for label in table.labels[c.name]}) for c in unlisted}
-    return known
 
 
 def _column(column: Column, sides: Sides, labels: Mapping[str, list[str]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from understudy.core.svg import path, percent, rect, short, svg, text, width_of
+from understudy.core.svg import path, percent, rect, short, short_name, svg, text, width_of
 
 NUMBERS_IN_CELLS = 10
 """With up to so many columns, the cells of a heat map show their numbers."""
@@ -190,7 +190,7 @@ def heat(names: Sequence[str], matrix: Matrix, key: str, title: str, scale: floa
     for y, (name, row) in enumerate(zip(names, matrix, strict=True)):
         middle = top + cell * (y + 0.5)
         look = "small" if cell > 13 else "tiny"
-        parts.append(text(left - 5, middle + 4, short(f"{y + 1} {name}", left - 7, 12), look, "end"))
+        parts.append(text(left - 5, middle + 4, short_name(f"{y + 1} {name}", left - 7, 12), look, "end"))
         if few or y % 2 == 0:  # all of them would not fit
             parts.append(text(left + cell * (y + 0.5), top - 5, str(y + 1), "small" if few else "tiny", "middle"))
         for x, value in enumerate(row):

@@ -47,7 +47,7 @@ def tables_of(verdict: Mapping[str, Any], columns: Iterable[Mapping[str, Any]]) 
             "Median and 95 % quantile.",
             ["columns", "real", "synthetic"],
             found["date_differences"],
-            lambda each: [" and ".join(f"{days:.4g}" for days in each[side]) for side in ("real", "synthetic")],
+            lambda each: [" and ".join(map(_number, each[side])) for side in ("real", "synthetic")],
         ),
         _table(
             "Tails",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from understudy.core.svg import rect, short, svg, text
+from understudy.core.svg import rect, short_name, svg, text
 
 MOST_PARENTS = 2
 """How many arrows lead to a column at most."""
@@ -76,7 +76,7 @@ def network(
     for name in parents:
         x, y = layout.corner(name)
         parts.append(rect(x, y, WIDTH, HEIGHT, "node"))
-        parts.append(text(x + WIDTH / 2, y + HEIGHT / 2 + 4.5, short(name, WIDTH - 8), "", "middle"))
+        parts.append(text(x + WIDTH / 2, y + HEIGHT / 2 + 4.5, short_name(name, WIDTH - 8), "", "middle"))
     cut = f" The {len(edges)} strongest are drawn." if len(edges) < total else ""
     description = f"{len(parents)} columns and {total} arrows from parent to child, listed in the table below.{cut}"
     return svg(key, layout.size, title, description, parts)

@@ -21,7 +21,7 @@ from understudy.tables.values import is_list, on_table_scale, show_plain
 _TOKEN = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|(>=|<=|==|=|>|<|\+)|([^"'<>=+]+))""")
 _IMPLIES = re.compile(r"\s+implies\s+")
 _FORMS = (
-    {"rule", "tolerance"},
+    {"rule", "tolerance", "by"},
     {"when", "column", "low", "high", "values"},
     {"columns", "allowed"},
 )
@@ -29,6 +29,7 @@ _SYNTAX = (
     'a rule such as "a >= b", "total = a + b" or "a implies b"; or when, column and low, high or values; or columns '
     "and allowed. Names that hold an operator or a quote go in quotes"
 )
+_WAYS = ("difference", "rejection")
 _CANNOT_HOLD = "expected a rule that can hold, but"
 
 Keys = Mapping[str, Any]
@@ -124,7 +125,9 @@ def _read_rule(keys: Keys, columns: Columns) -> Constraint:
     if len(tokens) < 3 or len(names) != len(signs) + 1 or len(names) + len(signs) != len(tokens):
         raise ConstraintError(f"expected {_SYNTAX}; got {show_plain(rule)}.")
     if signs[0] in BROKEN_BY and len(signs) == 1 and "tolerance" not in keys:
-        return _checked_inequality(Inequality(names[0], signs[0], names[1]), columns)
+        return _checked_inequality(Inequality(names[0], signs[0], names[1], keys.get("by", _WAYS[0])), columns)
+    if "by" in keys:
+        raise ConstraintError(f"by: expected it beside an inequality of two columns, got {show_plain(rule)}.")
     if signs[0] in ("=", "==") and all(sign == "+" for sign in signs[1:]):
         return _checked_sum(Sum(names[0], tuple(names[1:]), keys.get("tolerance", 0.0)), columns)
     if signs[-1] in ("=", "==") and all(sign == "+" for sign in signs[:-1]):
@@ -167,6 +170,8 @@ def _checked_inequality(rule: Inequality, columns: Columns) -> Inequality:
     for name in (rule.left, rule.right):
         if name not in columns and not isinstance(literal(name), str):
             raise ConstraintError(f"{rule}: expected two columns, got {name!r}. To bound one, give it low or high.")
+    if rule.by not in _WAYS:
+        raise ConstraintError(f"{rule}: expected by to be {' or '.join(_WAYS)}, got {show_plain(rule.by)}.")
     left, right = columns[rule.left], columns[rule.right]
     comparable = left.is_numeric and right.is_numeric and left.is_instant == right.is_instant
     if rule.left == rule.right or not comparable:
@@ -272,7 +277,7 @@ def read_condition(columns: Columns, name: str, value: object) -> Condition:
     if not is_list(value):
         value = (value, value)
     if len(value) != 2 or (value[0] is None and value[1] is None):
-        raise ConstraintError(f"column {name!r}: expected a value or a pair of low and high, got {show_plain(value)}.")
+        raise ConstraintError(f"column {name!r}: expected a value or a pair of low and high, one of them at least.")
     return _within(column, *value)
 
 

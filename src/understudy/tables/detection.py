@@ -27,6 +27,35 @@ _GROUPED = r"[+-]?[1-9]\d{{0,2}}(?:{0}\d{{3}})+"
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*%?")
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
 _CONTROL = re.compile(r"[\x00\x02-\x08\x0b\x0e-\x19\x7f]")  # No text holds them; 1 and 28 to 31 are delimiters.
+_CURRENCIES = (
+    *(
+        "$",
+        "€",
+        "£",
+        "¥",
+        "₹",
+        "₽",
+        "₺",
+        "₩",
+        "₪",
+        "₫",
+        "฿",
+        "US$",
+        "R$",
+        "C$",
+        "A$",
+        "EUR",
+        "USD",
+        "GBP",
+        "CHF",
+        "JPY",
+    ),
+    *("CAD", "AUD", "INR", "CNY", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "kr", "zł", "Kč", "Ft", "Fr.", "Rs", "Rs."),
+)
+"""Marks of amounts that are known to a draft."""
+_AMOUNT = re.compile(
+    r"[+-]?\s*(?P<before>[^\d\s+-]{1,3})?\s*[+-]?\d[\d.,'’\s]*?\s*(?P<behind>[^\d\s.,'’+-][^\d\s+-]{0,2})?"
+)
 _YEAR = re.compile(r"(18|19|20)\d\d")
 
 
@@ -51,7 +80,9 @@ def detect(path: Path) -> dict[str, Any]:
         text = "\n".join(lines)
     found |= _marks(text, tab=packed.is_tabbed(path))
     rows = _rows(text, found["delimiter"], found["quote"])
-    found["header"] = _has_header(rows)
+    currency = _currency(rows)
+    rows = [[_bare(field, currency) for field in row] for row in rows] if currency else rows
+    found |= {"currency": currency, "header": _has_header(rows)}
     return found | _number_marks(rows[1:] if found["header"] else rows, found["delimiter"])
 
 
@@ -164,6 +195,38 @@ def _has_header(rows: Sequence[Sequence[str]]) -> bool:
 
 def _is_value(field: str) -> bool:
     return _NUMBER.fullmatch(field) is not None or _DATE.fullmatch(field) is not None
+
+
+# Marks of amounts ---------------------------------------------------------------------------------------------------
+
+
+def _currency(rows: Sequence[Sequence[str]]) -> str:
+    """The mark that most numbers of some column have before or behind them, if it is a known one; else nothing."""
+    numbers, marked = Counter[int](), Counter[tuple[int, str]]()
+    for row in rows:
+        for place, field in enumerate(row):
+            if any(letter.isdigit() for letter in field[:_LONGEST_NUMBER]):
+                numbers[place] += 1
+                mark = _currency_of(field)
+                marked[place, mark] += bool(mark)
+    amounts = Counter[str]()
+    for (place, mark), count in marked.items():
+        if 2 * count > numbers[place]:
+            amounts[mark] += count
+    return amounts.most_common(1)[0][0] if amounts else ""
+
+
+def _currency_of(field: str) -> str:
+    found = _AMOUNT.fullmatch(field) if len(field) <= _LONGEST_NUMBER else None
+    marks = [mark for mark in found.group("before", "behind") if mark] if found else []
+    return marks[0] if len(marks) == 1 and marks[0] in _CURRENCIES else ""
+
+
+def _bare(field: str, currency: str) -> str:
+    """A field without the mark, if it is an amount."""
+    return (
+        re.sub(r"^([+-]?)\s+", r"\1", field.replace(currency, "").strip()) if _currency_of(field) == currency else field
+    )
 
 
 # Marks in numbers ---------------------------------------------------------------------------------------------------

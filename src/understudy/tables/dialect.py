@@ -38,7 +38,7 @@ ENCODINGS = {
 SPACES, APOSTROPHES = " \u00a0\u202f", "'’"
 """Marks that look the same in print: one of them stands for all."""
 _THOUSANDS = (",", ".", "_", *SPACES, *APOSTROPHES)
-_LONGEST_COMMENT = 8
+_LONGEST_COMMENT, _LONGEST_CURRENCY = 8, 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,8 @@ class Dialect:
             start of the file comes first.
         decimal: The decimal mark of numbers, "." or ",".
         thousands: What stands between groups of digits in numbers; empty: nothing.
+        currency: What stands before or behind an amount and is no part of the number, such as "$" or "EUR"; empty:
+            nothing does.
         quote: What stands around a field that holds a delimiter; empty: nothing does.
         comment: How a line begins that is no row; empty: every line is one.
         header: Whether the first line holds the names of the columns. Without it they are column_1, column_2, ….
@@ -60,12 +62,13 @@ class Dialect:
     encoding: str = "utf-8"
     decimal: str = "."
     thousands: str = ""
+    currency: str = ""
     quote: str = '"'
     comment: str = ""
     header: bool = True
 
     def __post_init__(self):
-        for key in ("delimiter", "encoding", "decimal", "thousands", "quote", "comment"):
+        for key in ("delimiter", "encoding", "decimal", "thousands", "currency", "quote", "comment"):
             if not isinstance(getattr(self, key), str):
                 raise SchemaError(f"file: expected {key} to be text, got {show(getattr(self, key))}.")
         if not isinstance(self.header, bool):
@@ -92,6 +95,7 @@ class Dialect:
                 "file: expected thousands to be a comma, a point, a space, an apostrophe or an underscore that is not "
                 f"the decimal mark, got {show(self.thousands)}."
             )
+        self._check_currency()
         comment = self.comment
         if comment and (
             comment != comment.strip() or len(comment) > _LONGEST_COMMENT or comment[0] in (self.quote, self.delimiter)
@@ -99,6 +103,21 @@ class Dialect:
             raise SchemaError(
                 f"file: expected comment to be up to {_LONGEST_COMMENT} visible characters that begin with neither "
                 f"quote nor delimiter, got {show(comment)}."
+            )
+
+    def _check_currency(self) -> None:
+        mark = self.currency
+        taken = f"{self.delimiter}{self.quote}+-%()0123456789"
+        if mark and (
+            not mark.isprintable()
+            or mark != mark.strip()
+            or len(mark) > _LONGEST_CURRENCY
+            or any(letter in taken for letter in mark)
+            or mark in (self.decimal, self.thousands)
+        ):
+            raise SchemaError(
+                f'file: expected currency to be up to {_LONGEST_CURRENCY} visible characters such as "$" or "EUR", '
+                f"without digits, signs, delimiter and quote, got {show(mark)}."
             )
 
     @classmethod

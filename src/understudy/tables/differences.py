@@ -8,8 +8,10 @@ the schema. Which columns are replaced, and the bounds of their differences, are
 Inequalities form a graph. Each of its trees is rooted in a lowest column, the first of those that the schema lists, and
 every other column of the tree is reckoned from its neighbour towards the root, so that all of the tree's inequalities
 hold. An inequality that closes a circle, or ties a total of a sum, or two kinds without a common distance, is left to
-rejection. The lowest column is the root because that keeps what is natural: most amounts are sums of amounts, and a
-value that many rows share, such as zero, is mostly the lowest.
+rejection, and so is one of which the schema says so. The lowest column is the root because that keeps what is natural:
+most amounts are sums of amounts, and a value that many rows share, such as zero, is mostly the lowest. Of dates it is
+the one with the narrowest bounds, if all of the tree have bounds: ages added to births would spread the dates of
+admission over decades.
 
 Missing cells: a difference is missing if either cell is. If only the base may be missing, the other column never is; if
 both may, a truth value beside the difference says whether the cell itself is missing, so that both shares of missing
@@ -66,7 +68,7 @@ def differences(schema: Schema) -> tuple[Difference, ...]:
     tied = _forest(schema)
     found: dict[str, Difference] = {}
     reached: set[str] = set()
-    for name in sorted(tied, key=lambda name: (_is_upper(name, tied), schema.names.index(name))):
+    for name in sorted(tied, key=lambda name: (*_suits_as_root(schema, name, tied), schema.names.index(name))):
         waiting = [name] if name not in reached else []
         reached.update(waiting)
         while waiting:
@@ -77,6 +79,27 @@ def differences(schema: Schema) -> tuple[Difference, ...]:
                     waiting.append(column)
                     found[column] = _difference(schema, rule, column, base)
     return tuple(found.values())
+
+
+def _suits_as_root(
+    schema: Schema, name: str, tied: Mapping[str, Sequence[tuple[str, Inequality]]]
+) -> tuple[float, bool]:
+    """What makes a column the root of its tree, the best first: narrow bounds, then that it lies above no other."""
+    bounds = [schema[each].bounds for each in _tree(name, tied)]
+    low, high = schema[name].bounds
+    if not schema[name].is_instant or low is None or high is None or any(None in pair for pair in bounds):
+        return 0.0, _is_upper(name, tied)
+    return high - low, _is_upper(name, tied)
+
+
+def _tree(name: str, tied: Mapping[str, Sequence[tuple[str, Inequality]]]) -> set[str]:
+    """The columns that inequalities tie to one, itself included."""
+    found, waiting = {name}, [name]
+    while waiting:
+        beside = {column for column, _ in tied[waiting.pop()]} - found
+        found |= beside
+        waiting += beside
+    return found
 
 
 def _is_upper(name: str, tied: Mapping[str, Sequence[tuple[str, Inequality]]]) -> bool:
@@ -90,7 +113,12 @@ def _forest(schema: Schema) -> dict[str, list[tuple[str, Inequality]]]:
     group = {name: name for name in schema.names}
     tied: dict[str, list[tuple[str, Inequality]]] = {}
     for rule in schema.constraints:
-        if not isinstance(rule, Inequality) or {rule.left, rule.right} & totals or _modelled(schema, rule) is None:
+        if (
+            not isinstance(rule, Inequality)
+            or rule.by == "rejection"
+            or {rule.left, rule.right} & totals
+            or _modelled(schema, rule) is None
+        ):
             continue
         first, second = group[rule.left], group[rule.right]
         if first != second:

@@ -57,6 +57,17 @@ def parse(text: pl.Series, form: str) -> pl.Series:
     return text.str.to_date(form, strict=False, cache=False).cast(pl.Datetime("us"))
 
 
+def in_century(moments: pl.Series, form: str, latest: float | datetime.date | None) -> pl.Series:
+    """Instants read in a form, those of a two-digit year in the last century that ends no later than `latest`.
+
+    Without `latest`, such years are those from 1969 to 2068: 48 is 2048, and with a `high` of 2030 it is 1948.
+    """
+    if not isinstance(latest, datetime.date) or "%y" not in form.replace("%%", ""):
+        return moments
+    late = (moments > pl.Series([latest]).cast(pl.Datetime("us"))).fill_null(value=False)
+    return moments.zip_with(~late, moments.dt.offset_by("-100y")) if late.any() else moments
+
+
 def rounded(numbers: np.ndarray, decimals: int) -> np.ndarray:
     """Numbers with so many digits behind the point; those too large to have any stay as they are."""
     small = np.abs(numbers) < 2.0**53 * 10.0**-decimals

@@ -7,7 +7,7 @@ no row is read to find it.
 import csv
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from understudy.core.files import reason
 from understudy.tables.values import SchemaError, is_list, read_category, show
@@ -41,6 +41,13 @@ class Hierarchy:
             return len(self.lengths)
         found = dict(self.parents)
         return max(sum(1 for _ in _chain(child, found)) for child in found)
+
+    def nearest(self, label: str, known: Collection[str]) -> str | None:
+        """The category itself or its narrowest group that is known; None if none is."""
+        above = (
+            (label[:length] for length in reversed(self.lengths)) if self.lengths else _chain(label, dict(self.parents))
+        )
+        return next((each for each in (label, *above) if each in known), None)
 
     def written(self) -> list[int] | dict[str, str]:
         """The hierarchy as TOML holds it."""

@@ -117,18 +117,24 @@ class Condition:
 
 @dataclasses.dataclass(frozen=True)
 class Inequality:
-    """Two numbers or two instants of a row compare as `relation` says."""
+    """Two numbers or two instants of a row compare as `relation` says.
+
+    Attributes:
+        left, relation, right: A column, ">=", ">", "<=" or "<", and another column.
+        by: How synthetic rows are held to it: by learning the "difference", or by "rejection".
+    """
 
     left: str
     relation: str
     right: str
+    by: str = "difference"
 
     def holds(self, rows: SyntheticRows) -> Mask:
         # No comparison with NaN is true, so a row with a missing cell breaks nothing.
         return ~BROKEN_BY[self.relation](rows.numbers(self.left), rows.numbers(self.right))
 
     def written(self) -> Written:
-        return {"rule": str(self)}
+        return {"rule": str(self)} | ({} if self.by == "difference" else {"by": self.by})
 
     def __str__(self) -> str:
         return f"{quoted(self.left)} {self.relation} {quoted(self.right)}"

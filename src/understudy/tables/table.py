@@ -237,7 +237,8 @@ class _Cells:
         form = self.column.format
         if form is None:
             return instants.from_text(text)
-        found = instants.held(formats.parse(text.str.strip_chars(), form))
+        found = formats.in_century(formats.parse(text.str.strip_chars(), form), form, self.column.high)
+        found = instants.held(found)
         unread = (found.is_null() & text.is_not_null()).arg_true()
         if form.startswith("%Y-") or not len(unread):
             return found

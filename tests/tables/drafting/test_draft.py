@@ -7,23 +7,18 @@ import tomllib
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import messy_export
 import understudy as us
-from understudy.cli import cli
+from commands import run
 from understudy.tables.drafting.draft import ROWS_PER_PERSON, draft_of
 from understudy.tables.drafting.questions import questions
 from understudy.tables.drafting.writing import SEEN, written
 from understudy.tables.table import read
 
 FRAMES = {"polars": lambda frame: frame, "pandas": pl.DataFrame.to_pandas, "pyarrow": pl.DataFrame.to_arrow}
-
-
-def run(*arguments, answers=""):
-    return CliRunner().invoke(cli, [str(each) for each in arguments], prog_name="understudy", input=answers)
 
 
 @pytest.fixture(scope="module")

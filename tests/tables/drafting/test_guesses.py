@@ -141,7 +141,9 @@ def test_every_format_is_recognised(form):
     assert found.timed == ("%H" in form)
     expected = [datetime.datetime.strptime(moment.strftime(form), form) for moment in MOMENTS]
     values = [(each - datetime.datetime(1970, 1, 1)) / datetime.timedelta(microseconds=1) for each in expected]
-    if form[:2] != "%m" and "%y" not in form:  # May is its own short name, and centuries are the library's choice
+    if form.startswith("%Y-"):  # with two digits each it is ISO 8601
+        assert found.format is None and found.values.tolist() == values
+    elif form[:2] != "%m" and "%y" not in form:  # May is its own short name, and centuries are the library's choice
         assert found.format.replace("%B", "%b") == form.replace("%B", "%b")
         assert found.values.tolist() == values
 
@@ -160,6 +162,8 @@ def test_iso_dates_need_no_format(cells):
         (["03/04/2020", "05/26/2020"], "%m/%d/%Y", None),
         (["03.04.2020", "05.06.2020"], "%d.%m.%Y", None),
         (["03-04-2020", "05-06-2020"], "%d-%m-%Y", "%m-%d-%Y"),
+        (["03-04-20", "25-06-20"], "%d-%m-%y", None),
+        (["2020-4-3", "2020-6-25"], "%Y-%m-%d", None),
     ],
 )
 def test_day_or_month_first_is_asked_only_where_both_fit(cells, form, other):
@@ -352,7 +356,18 @@ def test_dates_that_follow_each_other_make_a_chain():
     admitted = born + draw.integers(1000, 2000, 200)
     discharged = admitted + draw.integers(0, 9, 200)
     found = relations.orders({"born": born, "admitted": admitted, "discharged": discharged})
-    assert found == ["admitted >= born", "discharged >= admitted"]
+    assert [str(rule) for rule in found] == ["admitted >= born", "discharged >= admitted"]
+
+
+def test_an_order_whose_difference_varies_more_than_a_column_is_kept_by_rejection():
+    draw = np.random.default_rng(0)
+    admitted = draw.integers(17_000, 19_000, 500).astype(float)
+    born, discharged = admitted - draw.integers(0, 30_000, 500), admitted + draw.integers(0, 9, 500)
+    found = relations.orders({"born": born, "admitted": admitted, "discharged": discharged})
+    assert {str(rule): rule.by for rule in found} == {
+        "admitted >= born": "rejection",
+        "discharged >= admitted": "difference",
+    }
 
 
 def test_dates_without_an_order_make_no_rule():

@@ -94,7 +94,7 @@ def judged(cells: Cells, spellings: set[str], *, decimal: str = ".", thousands: 
     if not profile.known:
         return _left_out(cells.name, BLANK)
     plain = without(text, SOFT_WORDS)
-    dates = dates_in(plain) if cells.declared in (None, "instant", "text") else None
+    dates = dates_in(plain, latest=_latest(entries)) if cells.declared in (None, "instant", "text") else None
     if dates is not None and dates.format == "%Y%m%d" and not any(entry.role == "date" for entry in entries):
         dates = None  # eight digits are a number unless the name speaks of a date
     if dates is not None and (dates.format is None or "format" in _COLUMN_KEYS):
@@ -162,6 +162,12 @@ def _bounds(kind: str, entry: Entry | None) -> list[Fact]:
             value = bound if isinstance(bound, datetime.date) else (int(bound) if kind == "integer" else float(bound))
             facts.append(Fact(key=key, value=value, why=_by_name(entry), stated=entry.sure))
     return facts
+
+
+def _latest(entries: Sequence[Entry]) -> datetime.date | None:
+    """The bound that the draft states for a date of this name; None if it states none."""
+    entry = _first(entries, "date")
+    return entry.high if entry is not None and entry.sure and isinstance(entry.high, datetime.date) else None
 
 
 def _by_name(entry: Entry) -> str:

@@ -5,12 +5,13 @@ leave no doubt; otherwise it is a question.
 """
 
 import dataclasses
+import datetime
 import re
 
 import numpy as np
 import polars as pl
 
-from understudy.tables import instants
+from understudy.tables import formats, instants
 from understudy.tables.drafting.numbers import ENOUGH
 
 _DAYS = {
@@ -19,12 +20,15 @@ _DAYS = {
     "%m/%d/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
     "%d-%m-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
     "%m-%d-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
+    "%Y-%m-%d": r"\d{4}-\d{1,2}-\d{1,2}",
     "%Y/%m/%d": r"\d{4}/\d{1,2}/\d{1,2}",
     "%Y.%m.%d": r"\d{4}\.\d{1,2}\.\d{1,2}",
     "%Y%m%d": r"(?:19|20)\d{6}",
     "%d.%m.%y": r"\d{1,2}\.\d{1,2}\.\d{2}",
     "%d/%m/%y": r"\d{1,2}/\d{1,2}/\d{2}",
     "%m/%d/%y": r"\d{1,2}/\d{1,2}/\d{2}",
+    "%d-%m-%y": r"\d{1,2}-\d{1,2}-\d{2}",
+    "%m-%d-%y": r"\d{1,2}-\d{1,2}-\d{2}",
     "%d %b %Y": r"\d{1,2} [A-Za-z]{3} \d{4}",
     "%d-%b-%Y": r"\d{1,2}-[A-Za-z]{3}-\d{4}",
     "%d-%b-%y": r"\d{1,2}-[A-Za-z]{3}-\d{2}",
@@ -59,8 +63,13 @@ class Dates:
     timed: bool
 
 
-def dates_in(text: pl.Series) -> Dates | None:
-    """The dates of a column, or None if its cells are something else."""
+def dates_in(text: pl.Series, *, latest: datetime.date | None = None) -> Dates | None:
+    """The dates of a column, or None if its cells are something else.
+
+    Args:
+        text: The cells, null where they are missing.
+        latest: The last date that two-digit years may mean.
+    """
     known = len(text) - text.null_count()
     if not known:
         return None
@@ -70,7 +79,7 @@ def dates_in(text: pl.Series) -> Dates | None:
     fitting, first = {}, text.drop_nulls().head(_FIRST).to_list()
     for form, shape in FORMATS.items():
         if any(map(_SHAPES[form].match, first)) and text.str.contains(shape).sum() >= ENOUGH * known:
-            found = _parsed(text, form, shape)
+            found = _parsed(text, form, shape, latest)
             if _all(found, known):
                 fitting[form] = found
     if not fitting:
@@ -84,14 +93,12 @@ def dates_in(text: pl.Series) -> Dates | None:
 
 def parsed(text: pl.Series, form: str) -> np.ndarray:
     """The cells read in one format, as microseconds since 1970, NaN where it does not fit."""
-    return _parsed(text, form, FORMATS[form])
+    return _parsed(text, form, FORMATS[form], None)
 
 
-def _parsed(text: pl.Series, form: str, shape: str) -> np.ndarray:
+def _parsed(text: pl.Series, form: str, shape: str, latest: datetime.date | None) -> np.ndarray:
     shaped = text.set(~text.str.contains(shape).fill_null(value=False), None)
-    if "%H" in form:
-        return _microseconds(shaped.str.to_datetime(form, time_unit="us", strict=False, cache=False))
-    return _microseconds(shaped.str.to_date(form, strict=False, cache=False).cast(pl.Datetime("us")))
+    return _microseconds(formats.in_century(formats.parse(shaped, form), form, latest))
 
 
 def _microseconds(moments: pl.Series) -> np.ndarray:

@@ -14,10 +14,11 @@ import tomli_w
 
 from understudy.tables.dialect import STANDARD, Dialect
 from understudy.tables.drafting import missing, relations
-from understudy.tables.drafting.catalogue import suggestions
+from understudy.tables.drafting.catalogue import suggestions, words_of
 from understudy.tables.drafting.columns import BLANK, ColumnDraft, Fact, Judged, judged
 from understudy.tables.drafting.numbers import numbers_in
 from understudy.tables.drafting.reading import Cells, Sample, sample
+from understudy.tables.rules import Inequality
 from understudy.tables.schema import Schema
 from understudy.tables.values import SchemaError
 
@@ -41,6 +42,7 @@ class Draft:
         missing: Spellings of a missing value that occur.
         doubtful: For some columns, numbers that may spell a missing value there but are ordinary in another column.
         constraints: Rules between columns that the rows keep.
+        rejected: Those of them that are best kept by rejection, because the difference varies more than a column.
         dialect: How the file is spelt.
         unit_confirmed: Whether the owner confirmed the unit.
         confirmed: Spellings of a missing value and rules that the owner confirmed.
@@ -54,6 +56,7 @@ class Draft:
     missing: tuple[str, ...] = ()
     doubtful: tuple[tuple[str, str], ...] = ()
     constraints: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
     dialect: Dialect = STANDARD
     unit_confirmed: bool = False
     confirmed: tuple[str, ...] = ()
@@ -77,7 +80,8 @@ class Draft:
             document |= {"unit": self.unit, "max_rows_per_unit": self.max_rows_per_unit}
         document |= {"ignore": list(self.ignored)} if self.ignored else {}
         document |= {"missing": list(self.missing)} if self.missing else {}
-        document |= {"constraints": list(self.constraints)} if self.constraints else {}
+        rules = [{"rule": rule, "by": "rejection"} if rule in self.rejected else rule for rule in self.constraints]
+        document |= {"constraints": rules} if rules else {}
         document |= {"file": self.dialect.stated()} if self.dialect != STANDARD else {}
         columns = {}
         for each in self.kept:
@@ -110,7 +114,8 @@ def draft_of(table: Any, file: Mapping[str, Any] | None = None) -> Draft:
     spellings, doubtful = _spellings(found)
     columns = _without_copies(found, [judged(cells, spellings) for cells in found.columns])
     unit = _unit(found, columns)
-    drafts = _with_some_kept(_without_other_people([each.draft for each in columns], unit), unit)
+    drafts = _without_names(_without_other_people([each.draft for each in columns], unit), unit)
+    drafts = _with_some_kept(drafts, unit)
     made = Draft(
         name=found.name,
         source=found.source,
@@ -174,6 +179,22 @@ def _without_other_people(drafts: list[ColumnDraft], unit: str | None) -> list[C
     ]
 
 
+def _without_names(drafts: list[ColumnDraft], unit: str | None) -> list[ColumnDraft]:
+    """The columns without one that is called just "name": if rows belong to people, it is theirs though it repeats."""
+    if unit is None:
+        return drafts
+    reason = f"the name speaks of names, and rows belong to people by {unit!r}"
+    return [
+        dataclasses.replace(each, left_out=reason) if _is_called_name(each) and each.left_out is None else each
+        for each in drafts
+    ]
+
+
+def _is_called_name(each: ColumnDraft) -> bool:
+    best = next(iter(suggestions(each.name)), None)
+    return each.kind == "categorical" and best is not None and best.key == "name" and words_of(each.name) in best.words
+
+
 def _with_some_kept(drafts: list[ColumnDraft], unit: str | None) -> list[ColumnDraft]:
     """The columns with one of them kept in any case, since a schema needs one."""
     if any(each.left_out is None and each.name != unit for each in drafts):
@@ -208,10 +229,11 @@ def _with_constraints(made: Draft, columns: list[Judged]) -> Draft:
     dates = {each.draft.name: each.instants for each in columns if each.instants is not None}
     numbers = {each.draft.name: each.numbers for each in columns if each.numbers is not None}
     kinds = {each.draft.name: each.draft.kind for each in columns}
-    rules = list[str]()
+    orders = list[Inequality]()
     for kind in dict.fromkeys(kinds[name] for name in dates):  # a day and a time of day have no difference to model
-        rules += relations.orders({name: each for name, each in dates.items() if name in kept and kinds[name] == kind})
-    rules += relations.sums({name: values for name, values in numbers.items() if name in kept})
+        orders += relations.orders({name: each for name, each in dates.items() if name in kept and kinds[name] == kind})
+    rules = [*map(str, orders), *relations.sums({name: each for name, each in numbers.items() if name in kept})]
+    made = dataclasses.replace(made, rejected=tuple(str(each) for each in orders if each.by == "rejection"))
     for rule in rules:
         longer = dataclasses.replace(made, constraints=(*made.constraints, rule))
         try:

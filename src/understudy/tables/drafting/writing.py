@@ -101,14 +101,26 @@ def _missing(draft: Draft) -> list[str]:
 def _constraints(draft: Draft) -> list[str]:
     if not draft.constraints:
         return ['# constraints = ["a >= b"]  # rules that every synthetic row is to keep']
-    return ["constraints = [", *_marked(draft, draft.constraints), "]"]
+    marked = zip(draft.constraints, _marked(draft, draft.constraints), strict=True)
+    return ["constraints = [", *(_by_rejection(line) if rule in draft.rejected else line for rule, line in marked), "]"]
+
+
+def _by_rejection(line: str) -> str:
+    """The line of a rule with the way in which it is kept, and why."""
+    rule, _, mark = line.strip().partition(",  # ")
+    return f'    {{ rule = {rule}, by = "rejection" }},  # the difference varies more than a column; {mark}'
 
 
 def _file(draft: Draft) -> list[str]:
     """How the file is spelt, as a table of its own."""
     stated = draft.dialect.stated()
-    lines = [f"{_line(key, value)}  # {SEEN}" for key, value in stated.items()]
+    lines = [f"{_visible(_line(key, value))}  # {SEEN}" for key, value in stated.items()]
     return ["", "[file]", *lines] if stated else []
+
+
+def _visible(line: str) -> str:
+    """A line of TOML in which a tab and every space but the plain one can be seen, as "\\t" and "\\u00a0"."""
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in line)
 
 
 def _marked(draft: Draft, entries: tuple[str, ...]) -> list[str]:
