@@ -18,6 +18,8 @@ BATCH = 256
 """A step draws this many rows of the pool."""
 DECAYS = (0.9, 0.99)
 """Adam's running means decay by these factors: shorter than under noise, since there is none."""
+OF_NUMBERS = 2
+"""Numbers take this many times the steps: a mixture needs them, and categories would learn the pool by heart."""
 LEAST = 1e-8
 """Adam divides by a root mean square that is this much larger."""
 
@@ -36,10 +38,11 @@ def distil(
         parts: Of each part, its weights and what it reads of the pool (`Part.rows`).
         rate: The length of the first steps; later ones are shorter, down to zero.
     """
-    drawn = _batches(row_weights, steps, draw)
+    drawn = _batches(row_weights, OF_NUMBERS * steps, draw)
 
     def run(part: Part, weights: Weights, rows: NDArray[np.float32]) -> Weights:
-        learned = _train(weights, np.ascontiguousarray(rows.T), drawn, rate, part)
+        own = drawn if part.shape.number else drawn[:steps]
+        learned = _train(weights, np.ascontiguousarray(rows.T), own, rate, part)
         return weights._replace(**learned._asdict())
 
     with concurrent.futures.ThreadPoolExecutor(cores()) as pool:

@@ -31,8 +31,9 @@ class LikelihoodSettings(Settings):
             cut (`parents.prune_parents`); 0 to cut nothing.
         average: What the steps make is the mean over this last share of them; 0 for the last step alone.
         pool_rows: How many rows are drawn from public models to be learned; they cost nothing.
-        distillation_steps: Steps on rows of the graphical model, before the private ones; they cost nothing.
-        second_distillation_steps: Steps towards what was measured, after the private ones; they cost nothing.
+        distillation_steps: Steps on rows of the graphical model, before the private ones, twice as many for numbers;
+            they cost nothing.
+        second_distillation_steps: Steps towards what was measured, after the private ones; likewise.
         distillation_rate: The size of the first of them.
         encoding_share: The share of the budget for the distributions of the columns.
         graph_share: The share of the budget for the graphical model.
