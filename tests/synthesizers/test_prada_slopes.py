@@ -19,11 +19,11 @@ def test_slopes_are_those_of_the_mean_log_density(tight):
         weights, read = part.pack(made, VARIABLES), part.rows(x.inputs, x.own, x.states)
 
         def total(learned, part=part, weights=weights, read=read):
-            found = log_density(weights._replace(**learned._asdict()), read, part.shape)
-            return jnp.sum(jnp.mean(found, axis=1))
+            named = dict(zip(Learned._fields, learned, strict=True))
+            return jnp.sum(jnp.mean(log_density(weights._replace(**named), jnp.asarray(read), part.shape), axis=1))
 
         learned = Learned(*(np.asarray(value) for value in weights[:4]))
-        expected = jax.grad(total)(Learned(*map(jnp.asarray, learned)))
+        expected = jax.grad(total)([jnp.asarray(each) for each in learned])
         found = slope(learned, given_of(weights), np.ascontiguousarray(read.T), part.shape)
         for name, one, other in zip(Learned._fields, found, expected, strict=True):
             if other.size:
