@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from understudy import pipeline
 from understudy.audit.privacy_loss import FitLoss, watched
+from understudy.audit.shortened import AFTER_RELEASES_OF_PRADA
 from understudy.audit.tradeoff import Alarms, best_threshold, claimed_mu, expected_bound, mu_lower_bound
 from understudy.audit.worlds import Worlds, worst_cases
 from understudy.core.randomness import Key
@@ -58,13 +59,7 @@ FREE: Mapping[str, Mapping[str, object]] = {
     "gem": {"steps": 4, "last_steps": 10, "components": 64, "width": 16},
     "mst": {"iterations": 10},
     "privmrf": {"iterations": 10},
-    "prada": {
-        "pool_rows": 1024,
-        "distillation_steps": 10,
-        "second_distillation_steps": 10,
-        "hidden": 4,
-        "components": 2,
-    },
+    "prada": AFTER_RELEASES_OF_PRADA,
     "dp-merf": {"steps": 10, "fakes": 50, "widths": (16,)},
 }
 """Settings of what is done with releases. They cost no budget, so the attacked fits spend little time on it."""

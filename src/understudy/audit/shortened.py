@@ -10,19 +10,20 @@ from understudy.synthesizers.base import Method
 from understudy.synthesizers.prada.settings import ROWS
 from understudy.tables.schema import Schema
 
+AFTER_RELEASES_OF_PRADA: dict[str, Any] = {
+    "pool_rows": 1024,
+    "distillation_steps": 10,
+    "second_distillation_steps": 10,
+    "hidden": 4,
+    "components": 2,
+}
+"""What `prada` makes of its releases, in small."""
 _MOST: dict[str, dict[str, Any]] = {
     "aim": {"rounds_per_column": 1.0, "least_rounds": 0.5, "iterations": 10},
     "gem": {"steps": 4, "last_steps": 40, "components": 64, "width": 16},
     "mst": {"iterations": 20},
     "privmrf": {"iterations": 20},
-    "prada": {
-        "steps": 10,
-        "hidden": 4,
-        "components": 2,
-        "distillation_steps": 10,
-        "second_distillation_steps": 10,
-        "pool_rows": 1024,
-    },
+    "prada": {"steps": 10, **AFTER_RELEASES_OF_PRADA},
     "prada-gan": {"critic_steps": 20, "fakes": 24},
     "dpgan": {"critic_steps": 20, "fakes": 24, "widths": (16,)},
     "dp-merf": {"features": 200, "steps": 40, "fakes": 100, "widths": (16,)},

@@ -29,6 +29,8 @@ SCALES = (0.05, 3.0)
 SPREAD = 0.3
 """The outermost components start this far from the middle, in units of s."""
 MIDDLE, HALF = (math.log(SCALES[0]) + math.log(SCALES[1])) / 2, (math.log(SCALES[1]) - math.log(SCALES[0])) / 2
+NEVER = -1e9
+"""The logit of what is no state of a column."""
 MOST_DIRECT = 16
 """A column with more states than this draws them through places."""
 

@@ -16,12 +16,9 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 
 from understudy.privacy.clipping import Layer
-from understudy.synthesizers.prada.likelihood.columns import HALF, MIDDLE
+from understudy.synthesizers.prada.likelihood.columns import HALF, MIDDLE, NEVER
 from understudy.synthesizers.prada.likelihood.parts import Shape, Weights
 from understudy.synthesizers.prada.programs import Array
-
-NEVER = -1e9
-"""The logit of what is no state of a column."""
 
 
 def factors(weights: Weights, x: jax.Array, shape: Shape) -> list[Layer]:

@@ -5,12 +5,10 @@ The one rule: a pool is public, so this training is post-processing and costs no
 Sources: Hinton, Vinyals and Dean (2015), arXiv:1503.02531; Kingma and Ba (2015), arXiv:1412.6980, for Adam.
 """
 
-import concurrent.futures
-
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.processors import cores
+from understudy.core.processors import in_threads
 from understudy.synthesizers.prada.likelihood.parts import Part, Weights
 from understudy.synthesizers.prada.likelihood.slopes import Floats, Learned, given_of, slope
 
@@ -40,13 +38,13 @@ def distil(
     """
     drawn = _batches(row_weights, OF_NUMBERS * steps, draw)
 
-    def run(part: Part, weights: Weights, rows: NDArray[np.float32]) -> Weights:
+    def run(given: tuple[Part, Weights, NDArray[np.float32]]) -> Weights:
+        part, weights, rows = given
         own = drawn if part.shape.number else drawn[:steps]
         learned = _train(weights, np.ascontiguousarray(rows.T), own, rate, part)
         return weights._replace(**learned._asdict())
 
-    with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
-        return list(pool.map(lambda each: run(*each), parts))
+    return in_threads(run, parts)
 
 
 def _batches(row_weights: NDArray[np.float64], steps: int, draw: np.random.Generator) -> NDArray[np.int64]:

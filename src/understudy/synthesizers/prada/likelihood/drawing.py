@@ -8,14 +8,13 @@ the distributions that the encoder measured, and later columns see what they wer
 The one rule: no private row comes here. Marginals are calibrated on generated rows, to released numbers.
 """
 
-import concurrent.futures
 import dataclasses
 import functools
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.processors import cores, one_thread_each
+from understudy.core.processors import in_threads, one_thread_each
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Levels
 from understudy.privacy.normal_scores import normal_score
@@ -75,8 +74,8 @@ class Densities:
             draw = key.child(f"rows {i}").numpy()
             return self.levels(self.draw(CHUNK, draw), draw)
 
-        with one_thread_each(), concurrent.futures.ThreadPoolExecutor(cores()) as pool:
-            made = list(pool.map(chunk, range(-(-n // CHUNK))))
+        with one_thread_each():
+            made = in_threads(chunk, range(-(-n // CHUNK)))
         names = [v.name for v in self.variables]
         return {name: np.concatenate([each[name] for each in made])[:n] if made else np.zeros(0) for name in names}
 

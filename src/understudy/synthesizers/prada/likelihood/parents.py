@@ -5,13 +5,12 @@ A pair [j, k] of the (columns, columns) arrays below is what column j has of the
 The one rule: no private row comes here. Everything is measured on public rows.
 """
 
-import concurrent.futures
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.processors import cores
+from understudy.core.processors import in_threads
 from understudy.synthesizers.prada.likelihood.columns import Column
 from understudy.synthesizers.prada.likelihood.drawing import Densities
 from understudy.synthesizers.prada.likelihood.pool import PublicRows
@@ -108,8 +107,7 @@ def influences(densities: Densities, rows: PublicRows, draw: np.random.Generator
             found[k] = before - float(densities.log_density(j, rows, given).mean())
         return found
 
-    with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
-        lost = np.stack(list(pool.map(of_column, range(d))))
+    lost = np.stack(in_threads(of_column, range(d)))
     return np.sqrt(np.maximum(np.nan_to_num(lost, posinf=0.0), 0.0))
 
 

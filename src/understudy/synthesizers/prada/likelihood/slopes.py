@@ -12,13 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.synthesizers.prada.likelihood.columns import HALF, MIDDLE
+from understudy.synthesizers.prada.likelihood.columns import HALF, MIDDLE, NEVER
 from understudy.synthesizers.prada.likelihood.parts import Shape, Weights
 
 Floats = NDArray[np.floating]
-
-NEVER = np.float32(-1e9)
-"""The logit of what is no state of a column."""
 
 
 class Learned(NamedTuple):
@@ -45,7 +42,7 @@ def given_of(weights: Weights) -> Given:
         unit=np.asarray(weights.unit, np.float32)[:, None],
         sources=np.maximum(sources, 0).ravel(),
         used=(sources >= 0).astype(np.float32)[:, None, :],
-        no_state=np.where(is_state, np.float32(0.0), NEVER)[:, None, :],
+        no_state=np.where(is_state, np.float32(0.0), np.float32(NEVER))[:, None, :],
     )
 
 
