@@ -198,8 +198,8 @@ MUTANTS = [
     Mutant(
         "a category counts once a row, not once a unit",
         COUNTS,
-        "    if units is not None:\n        exact_codes = np.unique",
-        "    if False:\n        exact_codes = np.unique",
+        "        exact_codes = units.distinct(whose[inside], exact_codes)\n",
+        "",
         "independent",
         "sensitivity",
     ),
@@ -262,23 +262,23 @@ MUTANTS = [
     ),
     Mutant(
         "a leaking exception",
-        "privacy/rows.py",
-        "                exact = [self._exact[source] for source in row_map.sources]\n",
-        "                exact = [self._exact[source] for source in row_map.sources]\n"
-        "                if any(np.nanmax(each, initial=0.0) > 1e200 for each in exact):\n"
-        '                    raise ValueError(f"{name} is too large: {max(map(np.nanmax, exact))}")\n',
+        "privacy/partitions.py",
+        "            exact = [below[source] for source in row_map.sources]\n",
+        "            exact = [below[source] for source in row_map.sources]\n"
+        "            if any(np.nanmax(each, initial=0.0) > 1e200 for each in exact):\n"
+        '                raise ValueError(f"{name} is too large: {max(map(np.nanmax, exact))}")\n',
         "independent",
         "messages",
     ),
     Mutant(
         "a warning about somebody's value",
-        "privacy/rows.py",
-        '        columns: dict[str, NDArray[Any]] = {}\n        with np.errstate(all="ignore"):\n',
-        "        columns: dict[str, NDArray[Any]] = {}\n        import warnings\n"
-        '        with np.errstate(all="ignore"):\n'
-        "            for values in self._exact.values():\n"
-        "                if np.nanmax(np.abs(values), initial=0.0) > 1e200:\n"
-        '                    warnings.warn("overflow encountered", RuntimeWarning, stacklevel=1)\n',
+        "privacy/partitions.py",
+        '    columns: dict[str, NDArray[Any]] = {}\n    with np.errstate(all="ignore"):\n',
+        "    columns: dict[str, NDArray[Any]] = {}\n    import warnings\n"
+        '    with np.errstate(all="ignore"):\n'
+        "        for values in below.values():\n"
+        "            if np.nanmax(np.abs(values), initial=0.0) > 1e200:\n"
+        '                warnings.warn("overflow encountered", RuntimeWarning, stacklevel=1)\n',
         "independent",
         "messages",
     ),

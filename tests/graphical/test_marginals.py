@@ -89,7 +89,7 @@ def test_the_encoder_already_holds_single_columns(mixed):
     coded = encoding.bin_rows(rows, encoder, cells, key=Key.new(0))
     for single in singles:
         (name,) = single.clique
-        exact = ExactCodes(coded).marginal([name], [cells[name].size])
+        exact = ExactCodes(coded._exact).marginal([name], [cells[name].size])
         assert single.counts.shape == exact.shape and single.sigma > 0
         assert np.abs(single.counts - exact).max() < 20
     assert [single.clique for single in singles] == [(name,) for name in MIXED.names]

@@ -19,7 +19,7 @@ LABELS = ["Aa1", "Aa2", "Ab1", "B", "Bc"]
 def counts(rows):
     """How many rows have each label; a label without one is left out."""
     labels = rows._exact_labels["c"]
-    found = ExactCodes(rows).marginal(["c"], [len(labels)])
+    found = ExactCodes(rows._exact).marginal(["c"], [len(labels)])
     return {label: int(number) for label, number in zip(labels, found, strict=True) if number}
 
 

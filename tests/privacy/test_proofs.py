@@ -19,7 +19,7 @@ from understudy.privacy.counts import ExactCodes, threshold
 from understudy.privacy.gaussian import gaussian_delta, mu_of_range
 from understudy.privacy.moments import FIXED_POINT, to_fixed_point
 from understudy.privacy.plan import DISCRETE_FACTOR, STEPS_PER_SIGMA, Budget, PlannedMechanism
-from understudy.privacy.rows import PrivateRows, lock
+from understudy.privacy.rows import lock
 from understudy.privacy.selection import MarginalError, dependence
 
 EPSILONS = np.linspace(0.0, 4.0, 9)
@@ -53,7 +53,7 @@ def tables(most):
 
 def exact_marginal(rows):
     columns = np.array(rows, np.int64).reshape(-1, 2)
-    return ExactCodes(PrivateRows({"a": columns[:, 0], "b": columns[:, 1]}, {}, 1)).marginal(("a", "b"), (2, 3))
+    return ExactCodes({"a": columns[:, 0], "b": columns[:, 1]}).marginal(("a", "b"), (2, 3))
 
 
 def test_every_neighbour_of_every_small_table_moves_answers_by_no_more_than_stated():

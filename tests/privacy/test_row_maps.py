@@ -125,7 +125,7 @@ def test_a_row_is_mapped_by_itself(made, place):
     size = len(made["a"])
     order = np.random.default_rng(place).permutation(size)[: max(1, size - place % 3)]
     for row_map in each_map():
-        uniforms = row_maps.uniforms(row_map, size)
+        uniforms = row_maps.uniforms(row_map, 0, size)
         with np.errstate(all="ignore"):
             whole = row_map.apply([made[name] for name in row_map.sources], uniforms)
             part = row_map.apply([made[name][order] for name in row_map.sources], uniforms[:, order])

@@ -17,6 +17,7 @@ from scipy import stats
 from ledgers import assert_is_noise, both_keys, ledger_for, locked, tried_hard
 from understudy.core.randomness import Key
 from understudy.privacy import selection
+from understudy.privacy.counts import ExactCodes
 from understudy.privacy.selection import (
     FINE_POINT,
     DependenceCandidate,
@@ -115,7 +116,7 @@ def select(rows, errors, *, noise=1e-3, key=None, ledger=None):
 def test_the_most_wrong_candidate_is_selected_if_there_is_hardly_any_noise(wrong):
     draw = np.random.default_rng(0)
     rows = locked(**{name: draw.integers(0, size, 400) for name, size in SIZES.items()})
-    exact = [selection.ExactCodes(rows).marginal(clique, [SIZES[n] for n in clique]) for clique in CLIQUES[1:]]
+    exact = [ExactCodes(rows._exact).marginal(clique, [SIZES[n] for n in clique]) for clique in CLIQUES[1:]]
     errors = [
         MarginalError(columns=clique, estimate=each + 9.0 * (i == wrong))
         for i, (clique, each) in enumerate(zip(CLIQUES[1:], exact, strict=True))

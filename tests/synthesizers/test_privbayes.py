@@ -128,8 +128,8 @@ def test_coarse_counts_are_sums_of_fine_ones(encoded):
     _, bins, views, coded = encoded
     candidate = Candidate("age", views["age"].sizes[1], ("colour",), (views["colour"].sizes[0],))
     groups = groups_of(views, candidate)
-    coarse = ExactCodes(coded).marginal(candidate.columns, candidate.shape, groups)
-    fine = ExactCodes(coded).marginal(candidate.columns, [bins[name].size for name in candidate.columns])
+    coarse = ExactCodes(coded._exact).marginal(candidate.columns, candidate.shape, groups)
+    fine = ExactCodes(coded._exact).marginal(candidate.columns, [bins[name].size for name in candidate.columns])
     summed = np.zeros(candidate.shape)
     np.add.at(summed, np.ix_(*groups), fine)
     np.testing.assert_array_equal(coarse, summed)

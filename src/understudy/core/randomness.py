@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # ChaCha20 counts its blocks of 64 bytes in 32 bits.
 MOST_WORDS = 2**32 * 8
+# The path of a key that was made of another; a label is four words long, so no path of labels is equal to it.
+SEALED = (0,)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -62,20 +64,34 @@ class Key:
         """A generator at the start of this stream."""
         return np.random.Generator(np.random.SFC64(self.sequence))
 
-    def words(self, n: int) -> NDArray[np.uint64]:
-        """The first random 64-bit words of this stream, by ChaCha20: to tell them from chance takes the key.
+    def words(self, n: int, *, start: int = 0) -> NDArray[np.uint64]:
+        """Random 64-bit words of this stream, by ChaCha20: to tell them from chance takes the key.
 
-        The cipher's 256-bit key is the SHAKE-256 digest of the root and the labels down to here.
+        The cipher's 256-bit key is the SHAKE-256 digest of the root and the labels down to here. Its stream can be
+        entered anywhere, so that whoever needs the words of some rows need not draw those of all rows before them.
+
+        Args:
+            start: The place of the first word in the stream.
         """
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-        if n > MOST_WORDS:
-            raise ValueError(f"words: expected at most {MOST_WORDS} of one stream, got {n}.")
-        path = f"{self.entropy} {self.path}".encode()
-        cipher = Cipher(algorithms.ChaCha20(hashlib.shake_256(path).digest(32), bytes(16)), mode=None)
-        stream = bytearray(8 * n)
+        if start + n > MOST_WORDS:
+            raise ValueError(f"words: expected at most {MOST_WORDS} of one stream, got {start + n}.")
+        block, skipped = divmod(start, 8)
+        nonce = block.to_bytes(4, "little") + bytes(12)
+        cipher = Cipher(algorithms.ChaCha20(self._digest(), nonce), mode=None)
+        stream = bytearray(8 * (skipped + n))
         cipher.encryptor().update_into(stream, stream)  # zeros become the key stream
-        return np.frombuffer(stream, dtype="<u8")
+        return np.frombuffer(stream, dtype="<u8")[skipped:]
+
+    def sealed(self) -> "Key":
+        """A key for this stream alone: nobody who holds it can find the root, or the streams of other labels."""
+        if self.path == SEALED:
+            return self
+        return Key(int.from_bytes(self._digest(), "little"), SEALED, self.secret)
+
+    def _digest(self) -> bytes:
+        return hashlib.shake_256(f"{self.entropy} {self.path}".encode()).digest(32)
 
     def jax(self) -> "Array":
         """JAX's counter-based generator at the start of this stream; its state is 64 bits wide."""

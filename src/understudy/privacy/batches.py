@@ -17,8 +17,8 @@ Batches and noise are drawn in whole numbers from a cipher's stream (`Key.words`
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -28,6 +28,7 @@ from understudy.core.randomness import Key
 from understudy.privacy.alias_table import gap_tables
 from understudy.privacy.lattice_noise import LatticeNoise
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.sums import exact_row_count
 
 Array = jax.Array
 
@@ -68,19 +69,30 @@ def pad_rows(rows: PrivateRows, columns: Sequence[str], capacity: int) -> Padded
     Privacy:
         Releases nothing; what it returns is exact and stays in this folder. Call it after the charge.
     """
-    exact = np.stack([rows._exact[name] for name in columns], axis=1)
-    exact = np.clip(np.nan_to_num(exact, posinf=0.0, neginf=0.0), -1e18, 1e18).astype(np.float32)
-    places = max(capacity, len(exact))
-    padded = np.zeros((places + 1, exact.shape[1]), np.float32)
-    padded[: len(exact)] = exact
-    units = _members(rows._exact_units, len(exact), places, rows.max_rows_per_unit)
-    count = len(exact) if rows._exact_units is None else len(np.unique(rows._exact_units))
+    count = exact_row_count(rows)
+    places = max(capacity, count)
+    padded = np.zeros((places + 1, len(columns)), np.float32)
+    end = 0
+    for part in rows._parts:
+        exact = as_numbers(part.exact(columns), columns)
+        padded[end : end + len(exact)] = exact
+        end += len(exact)
+    whose = rows._exact_units
+    units = _members(whose, count, places, rows.max_rows_per_unit)
+    if whose is not None:
+        count = int(whose.max(initial=-1)) + 1
     return PaddedRows(exact=padded, units=units, exact_count=count)
+
+
+def as_numbers(exact: Mapping[str, NDArray[Any]], columns: Sequence[str]) -> NDArray[np.float32]:
+    """Some columns side by side, (rows, columns), in float32; a value that is not finite becomes zero."""
+    stacked = np.stack([exact[name] for name in columns], axis=1)
+    return np.clip(np.nan_to_num(stacked, posinf=0.0, neginf=0.0), -1e18, 1e18).astype(np.float32)
 
 
 def fits(rows: PrivateRows, capacity: int) -> bool:
     """Whether the capacity is enough for the rows; not public."""
-    return len(next(iter(rows._exact.values()))) <= capacity
+    return exact_row_count(rows) <= capacity
 
 
 def _members(whose: NDArray[np.int64] | None, count: int, places: int, most: int) -> NDArray[np.int32]:

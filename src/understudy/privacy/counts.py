@@ -13,18 +13,21 @@ Mandayam (2022), arXiv:2006.03684, for partition selection.
 
 # pyright: strict, reportPrivateUsage=false, reportMissingTypeStubs=false
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.privacy import recording
+from understudy.privacy import recording, units
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.plan import lattice
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.sums import exact_row_count, exact_sums
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -49,7 +52,7 @@ def noisy_row_count(rows: PrivateRows, *, planned: str, ledger: Ledger, key: Key
     sigma = ledger.charge(
         planned, what="how many rows there are", sensitivity=sensitivity, mechanism="discrete gaussian"
     )
-    exact_count = len(next(iter(rows._exact.values())))
+    exact_count = exact_row_count(rows)
     noisy = exact_count + float(discrete_gaussian(sigma, 1, key)[0])
     return recording.released("row count", noisy, exact=np.array([exact_count]), noisy=np.array([noisy]))
 
@@ -84,7 +87,7 @@ def noisy_counts(
     check_groups("noisy_counts", columns, shape, groups)
     sensitivity = float(rows.max_rows_per_unit)
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
-    exact_counts = ExactCodes(rows).marginal(columns, shape, groups)
+    (exact_counts,) = exact_marginals(rows, [Marginal(tuple(columns), tuple(shape), groups)])
     noisy = exact_counts + discrete_gaussian(sigma, exact_counts.size, key).reshape(exact_counts.shape)
     return recording.released("counts", noisy, exact=exact_counts)
 
@@ -116,14 +119,43 @@ def make_plain(
         object.__setattr__(description, name, float(getattr(description, name)))
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Marginal:
+    """Cells that rows are counted in: columns of codes, how many cells each has, and groups as of `noisy_counts`."""
+
+    columns: tuple[str, ...]
+    shape: tuple[int, ...]
+    groups: tuple[Codes, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MarginalCounts:
+    """The summation of some marginals."""
+
+    marginals: Sequence[Marginal]
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return tuple(dict.fromkeys(name for each in self.marginals for name in each.columns))
+
+    def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        codes = ExactCodes(exact)
+        return [codes.marginal(each.columns, each.shape, each.groups) for each in self.marginals]
+
+
+def exact_marginals(rows: PrivateRows, marginals: Sequence[Marginal]) -> list[Floats]:
+    """The counts of marginals without noise, in one pass, for use inside a mechanism."""
+    return exact_sums(rows, MarginalCounts(tuple(marginals)))
+
+
 class ExactCodes:
     """Columns of codes while one mechanism reads them. Each column is checked and grouped once.
 
     A code is inside if it is the number of a bin. Any other one (negative, too large, NaN) leaves its row out.
     """
 
-    def __init__(self, rows: PrivateRows):
-        self._exact = rows._exact
+    def __init__(self, exact: Mapping[str, NDArray[Any]]):
+        self._exact = exact
         self._seen: dict[tuple[str, int, int], tuple[Codes, NDArray[np.bool_] | None]] = {}
 
     def marginal(self, columns: Sequence[str], shape: Sequence[int], groups: Groups = ()) -> Floats:
@@ -173,21 +205,18 @@ def popular_categories(
     Raises:
         BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
-    most, units = rows.max_rows_per_unit, rows._exact_units
-    alone = most if units is None else 1  # how often one unit counts in one category
-    sensitivity = float(most) if units is None else selection_sensitivity(most)
+    most, has_units = rows.max_rows_per_unit, units.known(rows._parts)
+    alone = 1 if has_units else most  # how often one unit counts in one category
+    sensitivity = selection_sensitivity(most) if has_units else float(most)
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="gaussian threshold")
     limit = alone + threshold(sigma, ledger.planned(planned).threshold_delta / most)
     known = list(dict.fromkeys(public))
     place = {label: code for code, label in enumerate(known)}
-    exact_labels, exact_codes = list(rows._exact_labels[column]), rows._exact[column]
+    exact_labels = list(rows._exact_labels[column])
     exact_own = [label for label in exact_labels if label not in place]
     place |= {label: len(known) + code for code, label in enumerate(exact_own)}
-    inside = exact_codes >= 0
-    exact_codes = np.array([place[label] for label in exact_labels], np.int64)[exact_codes[inside]]
-    if units is not None:
-        exact_codes = np.unique(np.stack([units[inside], exact_codes]), axis=1)[1]
-    exact_counts = np.bincount(exact_codes, minlength=len(place))
+    exact_places = np.array([place[label] for label in exact_labels], np.int64)
+    exact_counts = _exact_categories(rows, column, exact_places, len(place))
     counts = exact_counts + discrete_gaussian(sigma, len(place), key)
     # A label without a locked row can come from the rows that `lock` left out: one unit may have many of those.
     named = (exact_counts > 0) & (counts >= limit)
@@ -198,6 +227,36 @@ def popular_categories(
         return released
     exact, noisy = (dict(zip(labels, each.tolist(), strict=True)) for each in (exact_counts, counts))
     return recording.released("categories", released, exact=exact, noisy=noisy, limits=dict.fromkeys(exact_own, limit))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Categories:
+    """The summation of rows by category: codes of a column, and the place of each among the counts. Private itself."""
+
+    column: str
+    exact_places: Codes
+    size: int
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return (self.column,)
+
+    def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        codes = exact[self.column]
+        return [np.bincount(self.exact_places[codes[codes >= 0]], minlength=self.size)]
+
+
+def _exact_categories(rows: PrivateRows, column: str, exact_places: Codes, size: int) -> Codes:
+    """How many units, or rows where these are not known, have each category."""
+    if not units.known(rows._parts):
+        return exact_sums(rows, _Categories(column, exact_places, size))[0]
+    exact_counts = np.zeros(size, np.int64)
+    for whose, exact in units.with_column(rows._parts, column):
+        inside = exact >= 0
+        exact_codes = exact_places[exact[inside]]
+        exact_codes = units.distinct(whose[inside], exact_codes)
+        exact_counts += np.bincount(exact_codes, minlength=size)
+    return exact_counts
 
 
 def clear_of_noise(sigma: float, many: int) -> float:

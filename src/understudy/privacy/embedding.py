@@ -21,7 +21,8 @@ private mean.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.moments import to_fixed_point
 from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.sums import exact_sums
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -196,12 +198,24 @@ def noisy_embedding_sum(
         raise ValueError(f"noisy_embedding_sum: expected {width} features, got {len(features)}.")
     sensitivity = bound * rows.max_rows_per_unit
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
-    exact = np.stack([rows._exact[name] for name in features], axis=1).astype(np.float64)
     steps = FINE_POINT / bound
-    exact_sum = np.zeros(embedding.size, dtype=np.int64)
-    for start in range(0, len(exact), BLOCK_ROWS):
-        with np.errstate(all="ignore"):  # a warning would be a release
-            block = Embedding.embed(embedding, exact[start : start + BLOCK_ROWS])
-        exact_sum += to_fixed_point(block, bound, steps=steps).sum(axis=0).astype(np.int64)
+    (exact_sum,) = exact_sums(rows, _EmbeddedRows(tuple(features), embedding, bound))
     noisy = (exact_sum + discrete_gaussian(sigma * steps, len(exact_sum), key)) / steps
     return recording.released("embedding sum", noisy, exact=exact_sum / steps)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _EmbeddedRows:
+    """The summation of embedded rows that are clipped to a norm and cut to fixed point."""
+
+    columns: tuple[str, ...]
+    embedding: Embedding
+    bound: float
+
+    def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[np.int64]]:
+        features = np.stack([exact[name] for name in self.columns], axis=1).astype(np.float64)
+        exact_sum = np.zeros(self.embedding.size, dtype=np.int64)
+        for start in range(0, len(features), BLOCK_ROWS):
+            block = Embedding.embed(self.embedding, features[start : start + BLOCK_ROWS])
+            exact_sum += to_fixed_point(block, self.bound, steps=FINE_POINT / self.bound).sum(axis=0).astype(np.int64)
+        return [exact_sum]

@@ -9,7 +9,9 @@ arXiv:2004.00010, for the discrete Gaussian.
 
 # pyright: strict, reportPrivateUsage=false
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from understudy.privacy import recording
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.sums import exact_sums
 
 Floats = NDArray[np.float64]
 
@@ -52,13 +55,8 @@ def noisy_second_moments(
     """
     sensitivity = clip_norm**2 * rows.max_rows_per_unit
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
-    exact = np.stack([rows._exact[name] for name in columns], axis=1)
-    width = exact.shape[1]
-    exact_sum = np.zeros((width, width), dtype=np.int64)
-    block_rows = max(1, min(2**16, int(2**53 / (clip_norm * FIXED_POINT) ** 2)))  # products sum exactly below 2**53
-    for start in range(0, len(exact), block_rows):
-        block = to_fixed_point(exact[start : start + block_rows], clip_norm)
-        exact_sum += (block.T @ block).astype(np.int64)
+    (exact_sum,) = exact_sums(rows, SecondMoments(tuple(columns), clip_norm))
+    width = len(exact_sum)
     unit_sigma = sigma * FIXED_POINT**2
     upper = np.triu_indices(width, 1)
     noise = np.zeros((width, width))
@@ -69,6 +67,24 @@ def noisy_second_moments(
         return noisy
     exact, with_noise = (np.r_[np.diag(m), np.sqrt(2) * m[upper]] for m in (exact_sum / FIXED_POINT**2, noisy))
     return recording.released("second moments", noisy, exact=exact, noisy=with_noise)
+
+
+@dataclasses.dataclass(frozen=True)
+class SecondMoments:
+    """The summation of products x xᵀ of rows x that are clipped to a norm and cut to fixed point."""
+
+    columns: tuple[str, ...]
+    clip_norm: float
+
+    def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[np.int64]]:
+        rows = np.stack([exact[name] for name in self.columns], axis=1)
+        exact_sum = np.zeros((rows.shape[1], rows.shape[1]), dtype=np.int64)
+        steps = (self.clip_norm * FIXED_POINT) ** 2
+        block_rows = max(1, min(2**16, int(2**53 / steps)))  # products sum exactly below 2**53
+        for start in range(0, len(rows), block_rows):
+            block = to_fixed_point(rows[start : start + block_rows], self.clip_norm)
+            exact_sum += (block.T @ block).astype(np.int64)
+        return [exact_sum]
 
 
 def to_fixed_point(x: Floats, clip_norm: float, *, steps: float = FIXED_POINT) -> Floats:

@@ -9,24 +9,25 @@ Sources: McSherry and Talwar (2007) for the exponential mechanism; McKenna et al
 weighted and penalised error of a marginal.
 """
 
-# pyright: strict, reportPrivateUsage=false
+# pyright: strict
 
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import NoReturn, final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.privacy import recording
-from understudy.privacy.counts import ExactCodes, make_plain
+from understudy.privacy.counts import ExactCodes, Marginal, exact_marginals, make_plain
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import largest_with_gumbel
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import SMALLEST_SENSITIVITY, check_finite, check_weights
+from understudy.privacy.sums import exact_sums
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -109,6 +110,7 @@ class PairSelection:
         self._bins = sum(self._sizes)
         self._errors: PairErrors | None = None
         self._exact_counts: list[Floats] = []  # the strips of all pairs, once they are counted, if they are kept
+        self._exact_singles: list[Floats] = []  # the counts of every column alone, once they are counted
         self._exact_scores: Floats | None = None
         # Of every row of pairs: what is open, the largest sensitivity, the weight, and whether that is out of date.
         self._open = np.zeros((len(columns), len(columns)), np.bool_)
@@ -225,10 +227,12 @@ class PairSelection:
             exact_errors[first:last, first:] = np.add.reduceat(exact_gaps, self._starts[first:] - low, axis=1)
         exact_errors = np.triu(exact_errors, 1)
         exact_errors += exact_errors.T
-        codes = ExactCodes(self._rows)
-        for i, (name, size) in enumerate(zip(self._columns, self._sizes, strict=True)):
+        if not self._exact_singles:
+            asked = [Marginal((name,), (size,)) for name, size in zip(self._columns, self._sizes, strict=True)]
+            self._exact_singles = exact_marginals(self._rows, asked)
+        for i, (exact_single, size) in enumerate(zip(self._exact_singles, self._sizes, strict=True)):
             at = slice(self._starts[i], self._starts[i] + size)
-            exact_errors[i, i] = weights[at] @ np.abs(codes.marginal([name], [size]) - singles[at])
+            exact_errors[i, i] = weights[at] @ np.abs(exact_single - singles[at])
         return errors.factors * (exact_errors - errors.penalties)
 
     def _strips(self) -> list[tuple[int, int]]:
@@ -237,29 +241,50 @@ class PairSelection:
         ends = [*(np.flatnonzero(np.diff(place)) + 1).tolist(), len(place)]
         return list(itertools.pairwise([0, *ends]))
 
-    def _strip_counts(self) -> Iterator[NDArray[np.float32] | Floats]:
+    def _strip_counts(self) -> Iterator[Floats]:
         """The exact counts of each strip's columns with themselves and all later ones."""
         if self._exact_counts:
             yield from self._exact_counts
             return
-        codes = _Indicators(self._rows, self._columns, self._sizes)
-        for strip in self._strips():
-            exact_strip = codes.strip(strip, self._strips())
-            if self._bins <= MOST_KEPT_BINS:
-                self._exact_counts.append(exact_strip)
-            yield exact_strip
+        strips = self._strips()
+        if self._bins <= MOST_KEPT_BINS:
+            self._exact_counts = exact_sums(self._rows, PairCounts(self._columns, self._sizes, strips, strips))
+            yield from self._exact_counts
+            return
+        for strip in strips:  # one at a time, to bound memory
+            yield exact_sums(self._rows, PairCounts(self._columns, self._sizes, strips, [strip]))[0]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairCounts:
+    """The summation of all pairs of some strips of columns with their own and all later columns.
+
+    Attributes:
+        sizes: Bins of each column.
+        strips: First and last column of every strip, the last one not in it.
+        asked: Which strips are counted.
+    """
+
+    columns: tuple[str, ...]
+    sizes: tuple[int, ...]
+    strips: Sequence[tuple[int, int]]
+    asked: Sequence[tuple[int, int]]
+
+    def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        codes = _Indicators(exact, self.columns, self.sizes)
+        return [codes.strip(strip, self.strips) for strip in self.asked]
 
 
 @final
 class _Indicators:
     """Codes of all columns while pairs are counted."""
 
-    def __init__(self, rows: PrivateRows, columns: Sequence[str], sizes: Sequence[int]):
+    def __init__(self, exact: Mapping[str, NDArray[Any]], columns: Sequence[str], sizes: Sequence[int]):
         self._sizes = sizes
         self._starts = np.cumsum([0, *sizes])
-        self._codes = ExactCodes(rows)
+        self._codes = ExactCodes(exact)
         self._columns = columns
-        self._length = len(rows._exact[columns[0]])
+        self._length = len(exact[columns[0]])
 
     def strip(self, own: tuple[int, int], strips: Sequence[tuple[int, int]]) -> Floats:
         """Exact counts of the columns of a strip with those of the same strip and of all later ones."""

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.privacy import recording
 from understudy.privacy.normal_scores import ValueWeighting, mean_score, normal_score
 from understudy.privacy.piecewise import LARGEST, Distribution, Floats, LevelScale, Whole, bin_of, is_missing, numbers
 
@@ -287,15 +286,17 @@ def draws(row_map: RowMap) -> int:
             return 0
 
 
-def uniforms(row_map: RowMap, rows: int) -> Floats:
-    """The uniform numbers of so many rows, from the start of the map's own key: (draws, rows)."""
-    match row_map:
-        case NormalScore() | MissingScore() | LevelBin() | OneHot():
-            if recording.is_on():  # then one more row leaves the numbers of all others as they are
-                return np.ascontiguousarray(row_map.key.numpy().random((rows, draws(row_map))).T)
-            return row_map.key.numpy().random((draws(row_map), rows))
-        case _:
-            return np.zeros((0, rows))
+def uniforms(row_map: RowMap, first: int, rows: int) -> Floats:
+    """The uniform numbers of so many rows, of which the first has this number in its table: (draws, rows).
+
+    Row i has the words i · draws to (i + 1) · draws of the stream that belongs to the map's key. So a row has the same
+    numbers whichever rows are read with it, and one row more at the end leaves those of all others as they are.
+    """
+    each = draws(row_map)
+    if not isinstance(row_map, NormalScore | MissingScore | LevelBin | OneHot) or not each:
+        return np.zeros((0, rows))
+    words = row_map.key.sealed().words(each * rows, start=each * first)
+    return np.ascontiguousarray(((words >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(rows, each).T)
 
 
 def check(row_map: object) -> None:

@@ -4,33 +4,55 @@ Neighbours differ by one unit: a row, or all rows of one value of the unit colum
 `max_rows_per_unit` are ever locked in.
 """
 
+# pyright: reportPrivateUsage=false
+
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, final
+from typing import Any, NoReturn, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.privacy import row_maps
+from understudy.privacy import row_maps, units
 from understudy.privacy.ancestors import Ancestor
 from understudy.privacy.ancestors import check as check_ancestors
-from understudy.privacy.piecewise import numbers
+from understudy.privacy.partitions import (
+    Derivation,
+    Derived,
+    Engine,
+    Held,
+    Maps,
+    Partition,
+    Places,
+    Read,
+    Reader,
+    Recode,
+    mapped,
+)
 from understudy.privacy.row_maps import RowMap
+from understudy.privacy.scratch import MEMORY, Scratch
 
 
 @final
 class PrivateRows:
     """Locked rows: columns of equal length that only mechanisms may read. Nothing about them can be changed.
 
+    They are in partitions, each of which is in memory or is read when a mechanism asks for it. Mechanisms read them by
+    `sums.exact_sums`, which gives the same bits however they are cut.
+
     Attributes:
         max_rows_per_unit: The most rows that one unit has in here; public.
     """
 
-    __slots__ = ("_exact", "_exact_labels", "_exact_units", "max_rows_per_unit")
+    __slots__ = ("_drawn", "_engine", "_exact_labels", "_names", "_parts", "_scratch", "max_rows_per_unit")
 
-    _exact: dict[str, NDArray[Any]]
+    _parts: tuple[Partition, ...]
+    _names: tuple[str, ...]
     _exact_labels: dict[str, Sequence[str]]
-    _exact_units: NDArray[np.int64] | None  # The unit of each row; None if every row is a unit of its own.
+    _scratch: Scratch | None  # Keeps columns of partitions that are not in memory.
+    _engine: Engine | None
+    _drawn: tuple[Places, int] | None  # If these are some units of a table: their numbers, and how many it has.
     max_rows_per_unit: int
 
     def __init__(
@@ -40,15 +62,63 @@ class PrivateRows:
         max_rows_per_unit: int,
         units: NDArray[np.int64] | None = None,
     ):
+        length = len(next(iter(columns.values()))) if columns else 0
+        part = Held(dict(columns), 0, length, None, units)
+        self._fill((part,), tuple(columns), labels, max_rows_per_unit)
+
+    def _fill(
+        self,
+        parts: Sequence[Partition],
+        names: Sequence[str],
+        labels: Mapping[str, Sequence[str]],
+        max_rows_per_unit: int,
+        scratch: Scratch | None = None,
+        engine: Engine | None = None,
+        drawn: tuple[Places, int] | None = None,
+    ) -> Self:
         keep = object.__setattr__
-        keep(self, "_exact", dict(columns))
+        keep(self, "_parts", tuple(parts))
+        keep(self, "_names", tuple(names))
         keep(self, "_exact_labels", dict(labels))
-        keep(self, "_exact_units", units)
+        keep(self, "_scratch", scratch)
+        keep(self, "_engine", engine)
+        keep(self, "_drawn", drawn)
         keep(self, "max_rows_per_unit", max_rows_per_unit)
+        return self
+
+    @classmethod
+    def _of(
+        cls,
+        parts: Sequence[Partition],
+        names: Sequence[str],
+        labels: Mapping[str, Sequence[str]],
+        max_rows_per_unit: int,
+        scratch: Scratch | None = None,
+        engine: Engine | None = None,
+        drawn: tuple[Places, int] | None = None,
+    ) -> "PrivateRows":
+        """Rows in these partitions."""
+        return object.__new__(cls)._fill(parts, names, labels, max_rows_per_unit, scratch, engine, drawn)
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._exact)
+        return self._names
+
+    @property
+    def _exact(self) -> dict[str, NDArray[Any]]:
+        """All columns, put together: for tables that fit into memory."""
+        found = [part.exact(self._names) for part in self._parts]
+        if len(found) == 1:
+            return found[0]
+        return {name: np.concatenate([each[name] for each in found]) for name in self._names}
+
+    @property
+    def _exact_units(self) -> NDArray[np.int64] | None:
+        """The number of the unit of each row, put together; None if every row is a unit of its own."""
+        found = [part.exact_units() for part in self._parts]
+        if any(each is None for each in found):
+            return None
+        return units.numbered(np.concatenate([each for each in found if each is not None]))
 
     def derive(self, maps: Mapping[str, RowMap], *, keep: bool = False) -> "PrivateRows":
         """New locked rows, each column computed from columns in here by a public map, row by row.
@@ -66,15 +136,24 @@ class PrivateRows:
         checked = dict(maps)
         for row_map in checked.values():
             row_maps.check(row_map)
-        columns: dict[str, NDArray[Any]] = {}
-        with np.errstate(all="ignore"):
-            for name, row_map in checked.items():
-                exact = [self._exact[source] for source in row_map.sources]
-                columns[name] = row_map.apply(exact, row_maps.uniforms(row_map, len(exact[0])))
         if not keep:
-            return PrivateRows(columns, {}, self.max_rows_per_unit, self._exact_units)
-        kept = {name: labels for name, labels in self._exact_labels.items() if name not in columns}
-        return PrivateRows({**self._exact, **columns}, kept, self.max_rows_per_unit, self._exact_units)
+            return self._derived(checked, tuple(checked), {})
+        names = tuple(dict.fromkeys([*self._names, *checked]))
+        kept = {name: labels for name, labels in self._exact_labels.items() if name not in checked}
+        return self._derived(checked, names, kept)
+
+    def _derived(self, maps: Maps, names: Sequence[str], labels: Mapping[str, Sequence[str]]) -> "PrivateRows":
+        """Rows with columns of these names, made by maps or as they are: at once in memory, else when asked for."""
+        derivation = None if self._scratch is None else Derivation(self._scratch)
+        parts: list[Partition] = []
+        for part in self._parts:
+            if isinstance(part, Held):
+                columns = mapped(maps, part.columns, part.first, part.span, part.kept)
+                held = {name: columns[name] if name in columns else part.columns[name] for name in names}
+                parts.append(Held(held, part.first, part.span, part.kept, part.units))
+            else:
+                parts.append(Derived(part, maps, derivation))
+        return self._of(parts, names, labels, self.max_rows_per_unit, self._scratch, self._engine, self._drawn)
 
     def relabel(
         self, column: str, labels: Sequence[str], *, other: int, ancestors: Sequence[Ancestor] = ()
@@ -95,8 +174,7 @@ class PrivateRows:
             found = np.array([place.get(group, -1) for group in groups], dtype=np.int64)
             to_public = np.where(found >= 0, found, to_public)
         public = {**self._exact_labels, column: tuple(labels)}
-        recoded = self._recoded(column, to_public)
-        return PrivateRows({**self._exact, column: recoded}, public, self.max_rows_per_unit, self._exact_units)
+        return self._derived({column: Recode(column, to_public)}, self._names, public)
 
     def coarsen(self, column: str, ancestors: Sequence[Ancestor], *, seen: Sequence[str]) -> "PrivateRows":
         """The same rows with one column's categories replaced by the last of their groups, for a further selection.
@@ -115,24 +193,14 @@ class PrivateRows:
         place = {group: code for code, group in enumerate(exact_groups)}
         covered = [any(group in known for group in groups) for groups in zip(*chain, strict=True)]
         codes = [-1 if gone else place[group] for gone, group in zip(covered, chain[-1], strict=True)]
-        recoded = self._recoded(column, np.array(codes, dtype=np.int64))
         labels = {**self._exact_labels, column: tuple(exact_groups)}
-        return PrivateRows({**self._exact, column: recoded}, labels, self.max_rows_per_unit, self._exact_units)
+        return self._derived({column: Recode(column, np.array(codes, dtype=np.int64))}, self._names, labels)
 
     def _chain(self, column: str, ancestors: Sequence[Ancestor]) -> list[list[str]]:
         """The private labels of a column, and the groups of each, the narrowest first."""
         check_ancestors(ancestors)
         exact_labels = list(self._exact_labels[column])
         return [exact_labels, *(each.of(exact_labels) for each in ancestors)]
-
-    def _recoded(self, column: str, new_codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A column of codes with every code replaced; one that has no label is missing."""
-        with np.errstate(all="ignore"):
-            codes = numbers(self._exact[column])
-            known = (codes >= 0) & (codes < len(new_codes))
-            recoded = np.full(len(codes), -1, dtype=np.int64)
-            recoded[known] = new_codes[codes[known].astype(np.int64)]
-        return recoded
 
     def __repr__(self) -> str:
         return f"PrivateRows({', '.join(self.names)})"
@@ -169,19 +237,61 @@ def lock(
     unit: NDArray[Any] | None = None,
     max_rows_per_unit: int = 1,
     key: Key,
+    partitions: int = 1,
 ) -> PrivateRows:
     """Locks rows; of a unit with too many rows, a random choice of `max_rows_per_unit` is kept.
+
+    Args:
+        partitions: How many pieces they are kept in; it makes no difference to any sum.
 
     Privacy:
         Releases nothing. Which rows of a unit stay depends on that unit's rows alone.
     """
+    length = len(next(iter(columns.values()))) if columns else 0
+    cuts = np.linspace(0, length, max(1, partitions) + 1).astype(np.int64)
     if unit is None:
-        return PrivateRows(columns, labels, 1)
-    shuffled = key.child("unit").numpy().permutation(len(unit))
-    order = shuffled[np.argsort(unit[shuffled], kind="stable")]
-    grouped = unit[order]
-    starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
-    place = np.arange(len(grouped)) - np.repeat(starts, np.diff(np.r_[starts, len(grouped)]))
-    kept = np.sort(order[place < max_rows_per_unit])
-    units = np.unique(unit[kept], return_inverse=True)[1]
-    return PrivateRows({name: column[kept] for name, column in columns.items()}, labels, max_rows_per_unit, units)
+        parts = [
+            Held({name: column[first:end] for name, column in columns.items()}, first, end - first)
+            for first, end in itertools.pairwise(cuts.tolist())
+        ]
+        return PrivateRows._of(parts, tuple(columns), labels, 1)
+    kept = units.bounded(unit, np.arange(length), max_rows_per_unit, key.child("unit"))
+    whose, parts = units.numbered(unit[kept]), list[Partition]()
+    for first, end in itertools.pairwise(cuts.tolist()):
+        some = slice(*np.searchsorted(kept, [first, end]))
+        held = {name: column[kept[some]] for name, column in columns.items()}
+        parts.append(Held(held, first, end - first, kept[some] - first, whose[some]))
+    return PrivateRows._of(parts, tuple(columns), labels, max_rows_per_unit)
+
+
+def lock_readers(
+    readers: Sequence[Reader],
+    names: Sequence[str],
+    labels: Mapping[str, Sequence[str]],
+    *,
+    has_unit: bool = False,
+    max_rows_per_unit: int = 1,
+    key: Key,
+    memory: int = MEMORY,
+    engine: Engine | None = None,
+) -> PrivateRows:
+    """Locks rows that are read when a mechanism asks for them; as `lock` would, had they been read at once.
+
+    Args:
+        readers: Of the table's partitions, in order. They are called from mechanisms that were charged, and to find the
+            rows of units.
+        names: The columns.
+        has_unit: Whether rows have units.
+        memory: Bytes that columns kept between passes may take before they go to an encrypted file.
+        engine: Who sums; the cores of this machine if None.
+
+    Privacy:
+        Releases nothing. Which rows of a unit stay depends on that unit's rows alone: those with the smallest of random
+        words that go by the number of a row. Units are told apart by 128 bits of a hash under secret seeds.
+    """
+    firsts = np.cumsum([0, *(reader.rows for reader in readers)]).tolist()
+    parts = [Read(reader, first) for reader, first in zip(readers, firsts, strict=False)]
+    most = max_rows_per_unit if has_unit else 1
+    if has_unit:
+        parts = units.bounded_readers(parts, most, key.child("unit"))
+    return PrivateRows._of(parts, names, labels, most, Scratch(memory), engine)

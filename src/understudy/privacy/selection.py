@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.privacy import recording
-from understudy.privacy.counts import Codes, ExactCodes, check_groups, make_plain
+from understudy.privacy.counts import Codes, Marginal, check_groups, exact_marginals, make_plain
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian, largest_with_gumbel
 from understudy.privacy.rows import PrivateRows
@@ -162,10 +162,9 @@ def l2_sensitivity(candidates: Sequence[MarginalError], *, least_sensitivity: fl
 
 def _exact_errors(rows: PrivateRows, candidates: Sequence[MarginalError]) -> Floats:
     """The scores without noise, for use inside a mechanism."""
-    codes = ExactCodes(rows)
     exact_scores = np.empty(len(candidates))
-    for i, candidate in enumerate(candidates):
-        exact_marginal = codes.marginal(candidate.columns, candidate.estimate.shape, candidate.groups)
+    asked = [Marginal(each.columns, each.estimate.shape, each.groups) for each in candidates]
+    for i, (candidate, exact_marginal) in enumerate(zip(candidates, exact_marginals(rows, asked), strict=True)):
         exact_gaps = np.abs(exact_marginal - candidate.estimate)
         exact_error = (exact_gaps if candidate.weights is None else candidate.weights * exact_gaps).sum()
         exact_scores[i] = candidate.factor * (float(exact_error) - candidate.penalty)
@@ -266,12 +265,13 @@ def select_dependence(
 
 def _exact_dependences(rows: PrivateRows, candidates: Sequence[DependenceCandidate]) -> Floats:
     """The scores without noise, for use inside a mechanism."""
-    codes = ExactCodes(rows)
     exact_scores = np.empty(len(candidates))
+    asked = [Marginal(each.columns, each.shape, each.groups) for each in candidates if len(each.columns) > 1]
+    counted = iter(exact_marginals(rows, asked) if asked else [])
     for i, candidate in enumerate(candidates):
         exact_dependence = 0.0
         if len(candidate.columns) > 1:
-            exact_marginal = codes.marginal(candidate.columns, candidate.shape, candidate.groups)
+            exact_marginal = next(counted)
             exact_table = exact_marginal.reshape(-1, candidate.shape[-1])
             exact_dependence = dependence(exact_table, candidate.across, candidate.along)
         exact_scores[i] = exact_dependence - candidate.offset

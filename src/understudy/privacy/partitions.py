@@ -1,0 +1,280 @@
+"""Partitions: the rows of a table in pieces, each of which is in memory or is read when a mechanism asks for it.
+
+The one rule: what a row becomes does not depend on the piece that it is in. A row goes by its number in the table, and
+what a map draws for it is a function of that number (`row_maps.uniforms`). So any cut of a table into partitions gives
+the same rows, and sums over them in whole numbers have the same bits.
+"""
+
+import dataclasses
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.privacy import row_maps
+from understudy.privacy.piecewise import numbers
+from understudy.privacy.row_maps import RowMap
+from understudy.privacy.scratch import Kept, Scratch
+
+Columns = dict[str, NDArray[Any]]
+Arrays = list[NDArray[Any]]
+Places = NDArray[np.int64]
+Units = NDArray[np.int64 | np.uint64]
+"""Whose each row is: the number of its unit, (rows,), or 128 bits of a keyed hash, (rows, 2)."""
+
+
+class Reader(Protocol):
+    """Reads some rows of a table, as often as it is asked. It brings rows to the door and keeps none.
+
+    Attributes:
+        rows: How many there are.
+    """
+
+    @property
+    def rows(self) -> int: ...
+
+    def read(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+        """Some columns, each of `rows` entries."""
+        ...
+
+    def read_units(self, seeds: tuple[int, int]) -> NDArray[np.uint64]:
+        """The unit of each row, as two words of a hash that these seeds determine: (rows, 2)."""
+        ...
+
+
+class Partition(Protocol):
+    """Rows with consecutive numbers, some of which may have been left out.
+
+    Attributes:
+        first: The number of the first.
+        span: How many there are, those that are left out included.
+        kept: The places, from 0 to `span` - 1, of those that are not left out; None if none is.
+        has_units: Whether rows belong to units.
+    """
+
+    @property
+    def first(self) -> int: ...
+    @property
+    def span(self) -> int: ...
+    @property
+    def kept(self) -> Places | None: ...
+    @property
+    def has_units(self) -> bool: ...
+
+    def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
+        """Some columns of the rows, or of those at some places among the rows that were not left out."""
+        ...
+
+    def exact_units(self) -> Units | None:
+        """The unit of each row; None if each is its own."""
+        ...
+
+
+class Task(Protocol):
+    """What is done with each partition."""
+
+    def of(self, part: Partition) -> Arrays: ...
+
+
+class Engine(Protocol):
+    """Does a task with every partition of a table."""
+
+    def each(self, parts: Sequence[Partition], task: Task) -> Iterator[tuple[int, Arrays]]:
+        """The number of every partition and what the task makes of it, each once, in any order."""
+        ...
+
+
+def count(part: Partition) -> int:
+    """How many rows a partition has."""
+    return part.span if part.kept is None else len(part.kept)
+
+
+def places(part: Partition, at: Places | None) -> Places | None:
+    """Places among the rows that were not left out, as places among all; None for all."""
+    if at is None:
+        return part.kept
+    return at if part.kept is None else part.kept[at]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Held:
+    """A partition in memory: its columns hold the kept rows alone."""
+
+    columns: Columns
+    first: int
+    span: int
+    kept: Places | None = None
+    units: NDArray[np.int64] | None = None
+
+    @property
+    def has_units(self) -> bool:
+        return self.units is not None
+
+    def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
+        return {name: self.columns[name] if at is None else self.columns[name][at] for name in names}
+
+    def exact_units(self) -> Units | None:
+        return self.units
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Read:
+    """A partition that is read when it is asked for.
+
+    Attributes:
+        kept_bits, leader_bits: Of rows that are bounded by unit, as bits: which are kept, and which of them is the
+            first of its unit.
+        seeds: Of the hash of units; None if each row is its own.
+    """
+
+    reader: Reader
+    first: int
+    kept_bits: NDArray[np.uint8] | None = None
+    leader_bits: NDArray[np.uint8] | None = None
+    seeds: tuple[int, int] | None = None
+
+    @property
+    def span(self) -> int:
+        return self.reader.rows
+
+    @property
+    def kept(self) -> Places | None:
+        return None if self.kept_bits is None else from_bits(self.kept_bits, self.span)
+
+    @property
+    def has_units(self) -> bool:
+        return self.seeds is not None
+
+    def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
+        taken, found = places(self, at), self.reader.read(names)
+        return {name: found[name] if taken is None else found[name][taken] for name in names}
+
+    def exact_units(self) -> Units | None:
+        if self.seeds is None:
+            return None
+        found, taken = self.reader.read_units(self.seeds), self.kept
+        return found if taken is None else found[taken]
+
+
+def to_bits(at: Places, span: int) -> NDArray[np.uint8]:
+    """Which of so many places are among some, as bits."""
+    among = np.zeros(span, np.bool_)
+    among[at] = True
+    return np.packbits(among)
+
+
+def from_bits(bits: NDArray[np.uint8], span: int) -> Places:
+    """The places whose bits are set."""
+    return np.flatnonzero(np.unpackbits(bits, count=span))
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Recode:
+    """Codes that point into private labels, replaced by others; one that has no label is missing. Private itself."""
+
+    source: str
+    exact_codes: NDArray[np.int64]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.source,)
+
+    def apply(self, columns: Sequence[NDArray[Any]], uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
+        codes = numbers(columns[0])
+        known = (codes >= 0) & (codes < len(self.exact_codes))
+        recoded = np.full(len(codes), -1, dtype=np.int64)
+        recoded[known] = self.exact_codes[codes[known].astype(np.int64)]
+        return recoded
+
+
+Maps = Mapping[str, RowMap | Recode]
+
+
+class Derivation:
+    """The columns of a derivation that were asked for, for as long as somebody derives from it.
+
+    Whole numbers that are asked for a second time are kept: methods that choose what to count read them often.
+    """
+
+    def __init__(self, scratch: Scratch):
+        self._scratch, self._lock = scratch, threading.Lock()
+        self._asked: set[tuple[int, str]] = set()
+        self._kept: dict[tuple[int, str], Kept] = {}
+
+    def find(self, first: int, name: str) -> NDArray[Any] | None:
+        """A column of the partition that begins with this row, if it was kept."""
+        kept = self._kept.get((first, name))
+        return None if kept is None else kept.exact()
+
+    def add(self, first: int, columns: Columns) -> None:
+        """Keeps columns that were computed, if they are whole numbers and not asked for the first time."""
+        for name, exact in columns.items():
+            if exact.dtype.kind in "iu":
+                with self._lock:
+                    again = (first, name) in self._asked
+                    self._asked.add((first, name))
+                if again and (first, name) not in self._kept:
+                    self._kept[first, name] = self._scratch.keep(exact)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Derived:
+    """A partition whose columns are computed from those of another, row by row, when they are asked for."""
+
+    base: Partition
+    maps: Maps
+    derivation: Derivation | None = None
+
+    @property
+    def first(self) -> int:
+        return self.base.first
+
+    @property
+    def span(self) -> int:
+        return self.base.span
+
+    @property
+    def kept(self) -> Places | None:
+        return self.base.kept
+
+    @property
+    def has_units(self) -> bool:
+        return self.base.has_units
+
+    def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
+        found: Columns = {}
+        if self.derivation is not None:
+            kept = {name: self.derivation.find(self.first, name) for name in names if name in self.maps}
+            found = {name: exact if at is None else exact[at] for name, exact in kept.items() if exact is not None}
+        missing = {name: self.maps[name] for name in names if name in self.maps and name not in found}
+        beside = [name for name in names if name not in self.maps]
+        needed = dict.fromkeys([*beside, *(source for each in missing.values() for source in each.sources)])
+        below = self.base.exact(list(needed), at) if needed else {}
+        made = mapped(missing, below, self.first, self.span, places(self.base, at))
+        if self.derivation is not None and at is None:
+            self.derivation.add(self.first, made)
+        return {name: below[name] if name in beside else found[name] if name in found else made[name] for name in names}
+
+    def exact_units(self) -> Units | None:
+        return self.base.exact_units()
+
+
+def mapped(maps: Maps, below: Mapping[str, NDArray[Any]], first: int, span: int, at: Places | None) -> Columns:
+    """What maps make of rows: those at some places, or all, of a span of a table that begins with row `first`.
+
+    Privacy:
+        Releases nothing. A row of the result depends on the same row alone (`row_maps` says why). No value raises or
+        warns.
+    """
+    columns: dict[str, NDArray[Any]] = {}
+    with np.errstate(all="ignore"):
+        for name, row_map in maps.items():
+            exact = [below[source] for source in row_map.sources]
+            if isinstance(row_map, Recode):
+                columns[name] = row_map.apply(exact, np.zeros((0, len(exact[0]))))
+                continue
+            drawn = row_maps.uniforms(row_map, first, span)
+            columns[name] = row_map.apply(exact, drawn if at is None else drawn[:, at])
+    return columns
