@@ -181,9 +181,9 @@ MUTANTS = [
     ),
     Mutant(
         "a forgotten unit bound",
-        "privacy/rows.py",
-        "kept = np.sort(order[place < max_rows_per_unit])",
-        "kept = np.sort(order)",
+        "privacy/units.py",
+        "    return np.sort(order[_places_in_unit(whose[order]) < most])",
+        "    return np.sort(order)",
         "independent",
         "sensitivity",
     ),
