@@ -32,17 +32,19 @@ from understudy import encoding
 from understudy.core.files import sha256
 from understudy.core.randomness import Key
 from understudy.core.red_flag import RedFlag
+from understudy.core.text import count
 from understudy.core.version import __version__
 from understudy.encoding.encoder import Encoder
 from understudy.graphical import ordering
 from understudy.model import Model
+from understudy.privacy import engines
 from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.privacy.plan import Budget
 from understudy.privacy.receipt import Receipt
 from understudy.privacy.row_maps import Gap, MissingFlag, RowMap
-from understudy.privacy.rows import PrivateRows, lock
+from understudy.privacy.rows import PrivateRows, lock, lock_readers
 from understudy.synthesizers import DEFAULT, resolve
 from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
 from understudy.synthesizers.planning import Plan, expected_cost, expected_seconds, planned_mechanisms
@@ -50,6 +52,8 @@ from understudy.synthesizers.progress import Expectation, shown
 from understudy.synthesizers.red_flags import red_flags, refuse
 from understudy.tables.differences import differences, modelled
 from understudy.tables.schema import UNNAMED, Schema
+from understudy.tables.streaming import MEMORY, StreamedTable, stream
+from understudy.tables.structure import TableError
 from understudy.tables.table import read
 from understudy.tables.values import SchemaError
 
@@ -69,11 +73,15 @@ def fit(
     progress: bool | None = None,
     ledger: str | os.PathLike[str] | None = None,
     strict: bool = False,
+    engine: str = "local",
+    address: str | None = None,
+    memory: float = MEMORY,
 ) -> Model:
     """Learns a model of a table under (ε, δ)-differential privacy.
 
     Args:
-        table: A path to a file, the URL of a table in a database (docs/files.md), or a pandas, polars or pyarrow table.
+        table: A path to a file, the URL of a table in a database (docs/files.md), or a pandas, polars or pyarrow table;
+            a folder of Parquet files, a glob or a polars LazyFrame, which are read in partitions (docs/scale.md).
         schema: Public facts about it, or the path of their TOML file.
         method: A name from `METHODS`, or one of them configured.
         epsilon: The budget ε, for everything.
@@ -83,6 +91,10 @@ def fit(
         ledger: A ledger file. It is checked before the table is opened and charged before any mechanism reads a row. A
             table whose structure does not fit the schema costs nothing.
         strict: Whether to refuse a fit that has a red flag (docs/report.md lists them).
+        engine: Who sums over the partitions of a table: "local", the cores of this machine, or "ray", a cluster.
+        address: Of the Ray cluster; else RAY_ADDRESS, else one is started on this machine and stopped again.
+        memory: GiB that a fit of a table in partitions may take, about. A file that would take much of it is read in
+            partitions. The model is the same, whatever the memory and the engine.
 
     Privacy:
         The promise at the head of this module.
@@ -93,6 +105,7 @@ def fit(
         RedFlagError: `strict`, and there is a red flag. No row was read, and nothing was charged.
     """
     options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}
+    options |= {"engine": engine, "address": address, "memory": memory}
     return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, **options)[0]
 
 
@@ -107,6 +120,9 @@ def fit_many(
     progress: bool | None = None,
     ledger: str | os.PathLike[str] | None = None,
     strict: bool = False,
+    engine: str = "local",
+    address: str | None = None,
+    memory: float = MEMORY,
 ) -> list[Model]:
     """Learns many models of one table. Fits of a `BatchMethod` share one compiled program.
 
@@ -114,7 +130,7 @@ def fit_many(
         methods: Names from `METHODS`, or configured methods: one for each fit.
         seeds: One for each fit, or None for none.
         epsilon: The budget ε of every fit, or one for each.
-        table, schema, delta, progress, ledger, strict: As for `fit`.
+        table, schema, delta, progress, ledger, strict, engine, address, memory: As for `fit`.
 
     Returns:
         The models in the order of the methods, each with a receipt of its own.
@@ -132,9 +148,11 @@ def fit_many(
         raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
     if book:
         book.check(schema.name, math.fsum(each.ledger.budget.epsilon for each in fits), delta * len(fits))
-    locked, kind = lock_table(table, schema, fits)  # raises for structure alone, so a typing mistake costs nothing
+    summing = engines.resolve(engine, address)
+    # What follows raises for structure alone, so a typing mistake costs nothing.
+    locked, kind = lock_table(table, schema, fits, engine=summing, memory=memory)
     started, entered = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), list[str]()
-    with _interruptions_noted(book, entered, len(fits)):
+    with _interruptions_noted(book, entered, fits), engines.running(summing):
         for each in fits:
             budget, named = each.ledger.budget, {"version": __version__, "identity": each.id}
             if book:
@@ -152,19 +170,27 @@ def fit_many(
 
 
 @contextlib.contextmanager
-def _interruptions_noted(book: LedgerFile | None, entered: Sequence[str], fits: int) -> Iterator[None]:
-    """Adds a note to a Ctrl-C that comes after charging has begun: what was charged, and that it is spent."""
+def _interruptions_noted(
+    book: LedgerFile | None, entered: Sequence[str], fits: Sequence["PlannedFit"]
+) -> Iterator[None]:
+    """Adds a note to a Ctrl-C, and to a partition that cannot be read, after charging has begun: what is spent."""
     try:
         yield
     except KeyboardInterrupt as stop:
-        if book is None:
-            note = "The fit had begun, so its budget is spent; no ledger was given to record it."
-        elif len(entered) < fits:
-            note = f"Charging had begun: look into {book.path}. No row was measured."
-        else:
-            note = f"The fit was charged to {book.path} and stays charged."
-        stop.add_note(note)
+        stop.add_note(_spent(book, entered, len(fits)))
         raise
+    except TableError as error:
+        done = sum(each.ledger.charged for each in fits)
+        told = f"Before that, {count(max(done - 1, 0), 'measurement')} had been released, and none after."
+        raise TableError(f"{error} {_spent(book, entered, len(fits))} {told}") from None
+
+
+def _spent(book: LedgerFile | None, entered: Sequence[str], fits: int) -> str:
+    if book is None:
+        return "The fit had begun, so its budget is spent; no ledger was given to record it."
+    if len(entered) < fits:
+        return f"Charging had begun: look into {book.path}. No row was measured."
+    return f"The fit was charged to {book.path} and stays charged."
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -236,16 +262,26 @@ def _planned_fits(
     return fits
 
 
-def lock_table(table: Any, schema: Schema, fits: Sequence[PlannedFit]) -> tuple[list[PrivateRows], str]:
+def lock_table(
+    table: Any,
+    schema: Schema,
+    fits: Sequence[PlannedFit],
+    *,
+    engine: engines.Summing | None = None,
+    memory: float = MEMORY,
+) -> tuple[list[PrivateRows], str]:
     """Reads a table and locks its rows, once for each fit; also says what kind of frame it came in.
 
     Privacy:
         Releases nothing. Exact rows are outside `privacy` during this call alone: when it returns, only the locked
-        rows hold them.
+        rows hold them. Rows of a table in partitions are read again whenever a mechanism asks for them, by readers in
+        `tables` that keep none.
 
     Raises:
         TableError: The table's structure does not fit the schema.
     """
+    if (parts := stream(table, schema, memory=memory, always=engine is not None)) is not None:
+        return [_lock_parts(parts, schema, each, engine, memory / len(fits)) for each in fits], parts.kind
     exact = read(table, schema)
     locked = [
         lock(
@@ -258,6 +294,22 @@ def lock_table(table: Any, schema: Schema, fits: Sequence[PlannedFit]) -> tuple[
         for each in fits
     ]
     return locked, exact.kind
+
+
+def _lock_parts(
+    table: StreamedTable, schema: Schema, planned: PlannedFit, engine: engines.Summing | None, memory: float
+) -> PrivateRows:
+    """The locked rows of a table in partitions; a quarter of the memory keeps columns from one pass to the next."""
+    return lock_readers(
+        table.readers,
+        schema.names,
+        table.labels,
+        has_unit=schema.unit is not None,
+        max_rows_per_unit=planned.ledger.max_rows_per_unit,
+        key=planned.key,
+        memory=int(memory * 2**28),
+        engine=engine,
+    )
 
 
 def _encoded(planned: PlannedFit, rows: PrivateRows, schema: Schema) -> FitRequest[Method]:

@@ -56,11 +56,16 @@ class PaddedRows:
         exact: (capacity + 1, columns); zeros after the rows.
         units: (capacity, rows of a unit): places in `exact`, the last one where there is no row.
         exact_count: How many units there are.
+        exact_places: How many places for units there would be for the whole table; as many as `units` has, unless these
+            are the rows that a training draws.
+        numbers: Of the units that these are, if they are not all; ascending.
     """
 
     exact: NDArray[np.float32]
     units: NDArray[np.int32]
     exact_count: int
+    exact_places: int
+    numbers: NDArray[np.int64] | None = None
 
 
 def pad_rows(rows: PrivateRows, columns: Sequence[str], capacity: int) -> PaddedRows:
@@ -69,8 +74,8 @@ def pad_rows(rows: PrivateRows, columns: Sequence[str], capacity: int) -> Padded
     Privacy:
         Releases nothing; what it returns is exact and stays in this folder. Call it after the charge.
     """
-    count = exact_row_count(rows)
-    places = max(capacity, count)
+    count, drawn = exact_row_count(rows), rows._drawn
+    places = max(capacity if drawn is None else min(capacity, drawn.most), count)
     padded = np.zeros((places + 1, len(columns)), np.float32)
     end = 0
     for part in rows._parts:
@@ -81,7 +86,10 @@ def pad_rows(rows: PrivateRows, columns: Sequence[str], capacity: int) -> Padded
     units = _members(whose, count, places, rows.max_rows_per_unit)
     if whose is not None:
         count = int(whose.max(initial=-1)) + 1
-    return PaddedRows(exact=padded, units=units, exact_count=count)
+    if drawn is None:
+        return PaddedRows(exact=padded, units=units, exact_count=count, exact_places=places)
+    total = max(capacity, drawn.rows)
+    return PaddedRows(exact=padded, units=units, exact_count=drawn.units, exact_places=total, numbers=drawn.numbers)
 
 
 def as_numbers(exact: Mapping[str, NDArray[Any]], columns: Sequence[str]) -> NDArray[np.float32]:
@@ -92,7 +100,7 @@ def as_numbers(exact: Mapping[str, NDArray[Any]], columns: Sequence[str]) -> NDA
 
 def fits(rows: PrivateRows, capacity: int) -> bool:
     """Whether the capacity is enough for the rows; not public."""
-    return exact_row_count(rows) <= capacity
+    return (exact_row_count(rows) if rows._drawn is None else rows._drawn.rows) <= capacity
 
 
 def _members(whose: NDArray[np.int64] | None, count: int, places: int, most: int) -> NDArray[np.int32]:
@@ -138,10 +146,12 @@ def draw_rounds(
     steps: int,
     most: int,
     size: int,
+    among: NDArray[np.int64] | None = None,
 ) -> Draws:
     """The draws of the rounds of these numbers, made in whole numbers.
 
     Args:
+        among: The numbers of the units that are there, ascending, if not all are: those that these batches draw.
         part: Parts of a training have the same batches, and each has noise of its own.
         steps: Steps of a round.
         most: Places in a batch.
@@ -151,6 +161,7 @@ def draw_rounds(
     for number in numbers.tolist():
         of_round = key.child(f"round {number}")
         batches = poisson_batches(of_round.child("batches"), rate, units, steps, most)
+        batches = batches if among is None else found_among(*batches, among)
         places.append(shuffled(*batches, of_round.child("places")))
         of_part = of_round.child(f"part {part}")
         drawn_noise.append(noise.draw(steps * size, of_part.child("noise")).reshape(steps, size))
@@ -158,6 +169,15 @@ def draw_rounds(
     found, drawn = (np.stack(each) for each in zip(*places, strict=True))
     keys = jax.random.wrap_key_data(jax.device_put(np.stack(keys)), impl="threefry2x32")
     return Draws(found, drawn, np.stack(drawn_noise), np.full(len(numbers), noise.step, np.float32), keys)
+
+
+def found_among(
+    places: NDArray[np.int32], drawn: NDArray[np.bool_], among: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Batches of units by their place among some; one that is not among them, by an overflow, is not drawn."""
+    at = np.minimum(np.searchsorted(among, places), max(len(among) - 1, 0))
+    found = drawn & (among[at] == places) if len(among) else np.zeros_like(drawn)
+    return np.where(found, at, 0).astype(np.int32), found
 
 
 def poisson_batches(

@@ -49,6 +49,7 @@ from understudy.privacy import recording
 from understudy.privacy.batches import Draws, PaddedRows, draw_rounds, fits, largest_batch, pad_rows
 from understudy.privacy.clipping import LEAST_USABLE, MOST_ROWS, clipped_sums, usable_part
 from understudy.privacy.factors import FactorProgram, Loop, traced_factors
+from understudy.privacy.gathering import drawn_rows
 from understudy.privacy.lattice_noise import LatticeNoise, add_noise
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
@@ -155,12 +156,17 @@ def train(
         job.ledger.charge(
             planned, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian"
         )
+    public = all(fits(job.rows, capacity) for job in jobs)
+    keys = [_key(job, planned) for job in jobs]
+    jobs = [
+        _with_drawn_rows(job, entry, key=key, rate=rate, capacity=capacity)
+        for job, entry, key, rate in zip(jobs, entries, keys, rates, strict=True)
+    ]
     trainings = [
         training
-        for job, entry, rate, noise, own in zip(jobs, entries, rates, noises, networks, strict=True)
-        for training in _trainings(job, entry, own, key=_key(job, planned), rate=rate, noise=noise)
+        for job, entry, key, rate, noise, own in zip(jobs, entries, keys, rates, noises, networks, strict=True)
+        for training in _trainings(job, entry, own, key=key, rate=rate, noise=noise)
     ]
-    public = all(fits(job.rows, capacity) for job in jobs)
     with kept_on_disk(public):
         states = _train_all(trainings, capacity, progress)
     done = iter(states)
@@ -216,6 +222,14 @@ def _noise(job: Job[Any], planned: str, networks: Sequence[FactorProgram]) -> La
 def _key(job: Job[Any], planned: str) -> Key:
     """The source of randomness: drawn anew unless a seed was given, so that no two trainings share their noise."""
     return Key.new() if job.key.secret else job.key.child("steps").child(planned)
+
+
+def _with_drawn_rows(job: Job[State], entry: PlannedMechanism, *, key: Key, rate: float, capacity: int) -> Job[State]:
+    """A job that was charged, with the rows alone that its batches draw, if its table is not in memory."""
+    steps = max(part.loop.steps_per_round for part in job.parts)
+    columns = tuple(dict.fromkeys(name for part in job.parts for name in part.columns))
+    rounds, options = entry.times // steps, {"key": key, "rate": rate, "capacity": capacity}
+    return dataclasses.replace(job, rows=drawn_rows(job.rows, columns, rounds=rounds, steps=steps, **options))
 
 
 # The loop -----------------------------------------------------------------------------------------------------------
@@ -318,7 +332,9 @@ def _train_together(trainings: Sequence[_Training[State]], capacity: int, count:
     many, loop, network = len(trainings) > 1, trainings[0].part.loop, trainings[0].network
     steps, stack = loop.steps_per_round, _stacked if many else _only
     padded = [pad_rows(each.job.rows, each.part.columns, capacity) for each in trainings]
-    most = max(largest_batch(len(p.units), each.rate) for p, each in zip(padded, trainings, strict=True))  # not public
+    most = max(
+        largest_batch(p.exact_places, each.rate) for p, each in zip(padded, trainings, strict=True)
+    )  # not public
     state = jax.device_put(stack([each.part.state for each in trainings]))
     rows = jax.device_put(stack([(p.exact, p.units) for p in padded]))
     clip_norms = stack([each.clip_norm for each in trainings])
@@ -327,6 +343,7 @@ def _train_together(trainings: Sequence[_Training[State]], capacity: int, count:
 
     def draws(each: _Training[State], rows: PaddedRows, numbers: NDArray[np.int64]) -> Draws:
         of_part = {"part": each.number, "steps": steps, "most": most, "size": network.size}
+        of_part["among"] = rows.numbers
         return draw_rounds(each.key, numbers, each.rate, each.noise, rows.exact_count, **of_part)
 
     with concurrent.futures.ThreadPoolExecutor(cores()) as pool:

@@ -104,6 +104,11 @@ class Ledger:
             return self._new_charge(planned, mechanism, what="", sensitivity=1.0, times=1).noise_multiplier
         return self.planned(planned).noise_at(self.scale)
 
+    @property
+    def charged(self) -> int:
+        """How many releases were charged; public."""
+        return len(self._charges)
+
     def left(self, name: str) -> float:
         """How many releases of a planned mechanism are left; of a filter, the share that is left, rounding aside."""
         left = self._left[self.planned(name).name]

@@ -86,6 +86,23 @@ class Engine(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Drawn:
+    """What some units of a table, those that a training draws, are of it.
+
+    Attributes:
+        numbers: Of the units, ascending.
+        units: How many the table has.
+        rows: How many rows the table has.
+        most: The most rows that could be drawn, by public numbers as far as the table fits into its capacity.
+    """
+
+    numbers: Places
+    units: int
+    rows: int
+    most: int
+
+
 def count(part: Partition) -> int:
     """How many rows a partition has."""
     return part.span if part.kept is None else len(part.kept)

@@ -20,11 +20,11 @@ from understudy.privacy.ancestors import check as check_ancestors
 from understudy.privacy.partitions import (
     Derivation,
     Derived,
+    Drawn,
     Engine,
     Held,
     Maps,
     Partition,
-    Places,
     Read,
     Reader,
     Recode,
@@ -52,7 +52,7 @@ class PrivateRows:
     _exact_labels: dict[str, Sequence[str]]
     _scratch: Scratch | None  # Keeps columns of partitions that are not in memory.
     _engine: Engine | None
-    _drawn: tuple[Places, int] | None  # If these are some units of a table: their numbers, and how many it has.
+    _drawn: Drawn | None  # If these are some units of a table: which.
     max_rows_per_unit: int
 
     def __init__(
@@ -74,7 +74,7 @@ class PrivateRows:
         max_rows_per_unit: int,
         scratch: Scratch | None = None,
         engine: Engine | None = None,
-        drawn: tuple[Places, int] | None = None,
+        drawn: Drawn | None = None,
     ) -> Self:
         keep = object.__setattr__
         keep(self, "_parts", tuple(parts))
@@ -95,7 +95,7 @@ class PrivateRows:
         max_rows_per_unit: int,
         scratch: Scratch | None = None,
         engine: Engine | None = None,
-        drawn: tuple[Places, int] | None = None,
+        drawn: Drawn | None = None,
     ) -> "PrivateRows":
         """Rows in these partitions."""
         return object.__new__(cls)._fill(parts, names, labels, max_rows_per_unit, scratch, engine, drawn)
@@ -289,6 +289,7 @@ def lock_readers(
         Releases nothing. Which rows of a unit stay depends on that unit's rows alone: those with the smallest of random
         words that go by the number of a row. Units are told apart by 128 bits of a hash under secret seeds.
     """
+    readers = [reader for reader in readers if reader.rows]  # so that a partition goes by the number of its first row
     firsts = np.cumsum([0, *(reader.rows for reader in readers)]).tolist()
     parts = [Read(reader, first) for reader, first in zip(readers, firsts, strict=False)]
     most = max_rows_per_unit if has_unit else 1

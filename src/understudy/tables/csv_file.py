@@ -6,6 +6,7 @@ bytes of another encoding) is refused as a whole; in a sound one every cell is r
 Files are read with polars (https://docs.pola.rs).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from understudy.tables.text_file import TextFile
 
 _FEW = 5  # One cell in so many may be no number in a column that a draft takes for numbers.
 _USUAL_DELIMITERS = ";\t|,"
+_NUMBERS = ("continuous", "integer")
 
 
 def load_csv(path: Path, source: str, schema: Schema, *, covered: bool = True) -> Source:
@@ -33,15 +35,50 @@ def load_csv(path: Path, source: str, schema: Schema, *, covered: bool = True) -
         covered: Whether a budget covers what is made of it, so that rows may not decide how the file is read.
     """
     file, names, skipped = _opened(path, source, schema, covered=covered)
-    check_names(names, schema, source)
+    check_csv(file, names, schema)
+    columns = _cells(file, names, schema, wanted(schema), skipped)
+    return Source(columns=columns, kind="polars", from_file=True, name=source)
+
+
+def check_csv(file: TextFile, names: list[str], schema: Schema) -> None:
+    """Refuses a file whose structure is not the schema's, or that is damaged as a whole."""
+    check_names(names, schema, file.source)
     file.check_quotes()
     if len(names) > 1 and file.is_one_column():
         raise _one_column(file)
     file.check_lines(len(wanted(schema)))
-    places = {name: names.index(name) for name in wanted(schema)}
+
+
+def open_csv(path: Path, source: str, schema: Schema) -> tuple[TextFile, list[str], int]:
+    """A checked file that a fit reads, the names of its columns, and how many lines of it are no rows."""
+    file, names, skipped = _opened(path, source, schema, covered=True)
+    check_csv(file, names, schema)
+    return file, names, skipped
+
+
+def load_csv_block(
+    path: Path, source: str, schema: Schema, columns: Sequence[str], start: int, end: int | None
+) -> Source:
+    """Some columns of the lines between two bytes of a file that was checked; of all lines if `end` is None."""
+    file, names, skipped = _opened(path, source, schema, covered=True)
+    content = None if end is None else file.between(start, end)
+    found = _cells(file, names, schema, columns, skipped if start == 0 else 0, content)
+    return Source(columns=found, kind="polars", from_file=True, name=source)
+
+
+def _cells(
+    file: TextFile,
+    names: list[str],
+    schema: Schema,
+    wanted: Sequence[str],
+    skipped: int,
+    content: bytes | None = None,
+) -> dict[str, FoundColumn]:
+    """The wanted columns of a file, or of the content given."""
+    places = {name: names.index(name) for name in wanted}
     dtypes: dict[str, Any] = {str(place): pl.String for place in range(len(names))}
     for column in schema:
-        if column.kind in ("categorical", "boolean"):
+        if column.kind in ("categorical", "boolean") and column.name in places:
             # Each with categories of its own, so that codes are small and the text is freed with the column.
             dtypes[str(places[column.name])] = pl.Categorical(pl.Categories.random())
     options = {
@@ -49,20 +86,21 @@ def load_csv(path: Path, source: str, schema: Schema, *, covered: bool = True) -
         "columns": sorted(places.values()),
         "null_values": [text.strip() for text in schema.missing] or None,
     }
-    numeric = [str(places[column.name]) for column in schema if column.kind in ("continuous", "integer")]
+    numeric = [str(places[each.name]) for each in schema if each.name in places and each.kind in _NUMBERS]
     spelt = has_marks(file.dialect)
-    with polars_errors(source, "CSV"):
+    with polars_errors(file.source, "CSV"):
         try:
-            frame = file.parse(schema=dtypes | ({} if spelt else dict.fromkeys(numeric, pl.Float64)), **options)
+            typed = dtypes | ({} if spelt else dict.fromkeys(numeric, pl.Float64))
+            frame = file.parse(content, schema=typed, **options)
         except pl.exceptions.PolarsError:
-            frame = file.parse(schema=dtypes, ignore_errors=True, **options)
+            frame = file.parse(content, schema=dtypes, ignore_errors=True, **options)
     columns = {}
     for name, place in places.items():
         series, unreadable = frame.get_column(str(place)), None
         if spelt and str(place) in numeric:
             series, unreadable = with_points(series, file.dialect)
         columns[name] = FoundColumn(series=series, untyped=True, unreadable=unreadable)
-    return Source(columns=columns, kind="polars", from_file=True, name=source)
+    return columns
 
 
 def _opened(path: Path, source: str, schema: Schema, *, covered: bool) -> tuple[TextFile, list[str], int]:

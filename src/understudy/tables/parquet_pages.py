@@ -49,11 +49,23 @@ def check_claims(file: BinaryIO) -> None:
         raise Oversized("it unpacks to too much")
 
 
-def _check_file(content: mmap.mmap, size: int) -> int:
-    """How many bytes the values of a sound file take in memory, about."""
+def group_sizes(file: BinaryIO) -> list[int]:
+    """How many rows each row group of a file has, whose claims were checked."""
+    size = os.fstat(file.fileno()).st_size
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return [_count(group[3]) for group in _footer(content, size)[0][4]]
+
+
+def _footer(content: mmap.mmap, size: int) -> tuple[Struct, int]:
+    """The footer of a file, and where it begins."""
     end = size - 8
     start = end - int.from_bytes(content[end : end + 4], "little")
-    footer = _Reader(content, _within(start, 4, end), end).struct()
+    return _Reader(content, _within(start, 4, end), end).struct(), start
+
+
+def _check_file(content: mmap.mmap, size: int) -> int:
+    """How many bytes the values of a sound file take in memory, about."""
+    footer, start = _footer(content, size)
     groups = footer[4]
     if sum(_count(group[3]) for group in groups) != _count(footer[3]):
         raise ValueError("rows")

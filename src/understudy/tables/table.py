@@ -9,7 +9,7 @@ a column repeats itself.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -104,40 +104,116 @@ def _assemble(source: Source, schema: Schema) -> Table:
     if not len(next(iter(source.columns.values())).series):
         raise TableError(f"{source.name} has no rows.")
     unit, known = _units(source, schema)
+    facts = {name: Facts() for name in schema.names}
+    columns, labels = convert(source, schema, schema.names, facts, known=known)
+    check_facts(facts, schema, source.name, from_file=source.from_file)
+    return Table(columns=columns, labels=labels, unit=unit, kind=source.kind, source=source.name)
 
-    def convert(column: Column) -> tuple[np.ndarray, list[str] | None]:
-        cells = _Cells.of(column, source, schema, known)
-        array, labels = _codes(cells) if column.kind == "categorical" else (_ARRAYS[column.kind](cells), None)
-        cells.require_some(array)
-        return array, labels
+
+@dataclasses.dataclass
+class Facts:
+    """What is known of a column after some of its rows. Private, but for the errors of `check_facts`.
+
+    Attributes:
+        read: Whether a cell could be read.
+        held: Whether a cell held something, in rows of which none could be read.
+        present: Whether a value is not missing.
+        texts: Whether a category is not missing.
+        listed: Whether a category is one of the schema's.
+    """
+
+    read: bool = False
+    held: bool = False
+    present: bool = False
+    texts: bool = False
+    listed: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether no further row can make a difference to `check_facts`."""
+        return self.present and (self.listed or not self.texts)
+
+
+def convert(
+    source: Source,
+    schema: Schema,
+    names: Sequence[str],
+    facts: Mapping[str, Facts],
+    *,
+    known: pl.Series | None = None,
+    labels: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
+    """Some columns as arrays, and the categories of those whose values the schema does not give.
+
+    Args:
+        facts: Of each of them; what is found is added.
+        known: Which rows are kept; None for all.
+        labels: Categories of columns whose values the schema does not give; those of the rows if None.
+    """
+
+    def one(name: str) -> tuple[np.ndarray, list[str] | None]:
+        column, given = schema[name], None if labels is None else labels.get(name)
+        cells = _Cells.of(column, source, schema, facts[name], known)
+        array, found = _codes(cells, given) if column.kind == "categorical" else (_ARRAYS[column.kind](cells), None)
+        missing = array < 0 if column.kind == "categorical" else np.isnan(array)
+        facts[name].present |= not missing.all()
+        return array, found
 
     with ThreadPoolExecutor() as pool:  # polars and numpy work outside Python's lock
-        converted = dict(zip(schema.names, pool.map(convert, schema), strict=True))
-    return Table(
-        columns={name: array for name, (array, _) in converted.items()},
-        labels={
-            name: labels
-            for name, (_, labels) in converted.items()
-            if labels is not None and schema[name].values is None
-        },
-        unit=unit,
-        kind=source.kind,
-        source=source.name,
+        converted = dict(zip(names, pool.map(one, names), strict=True))
+    return (
+        {name: array for name, (array, _) in converted.items()},
+        {name: found for name, (_, found) in converted.items() if found is not None and schema[name].values is None},
     )
+
+
+def check_facts(facts: Mapping[str, Facts], schema: Schema, source: str, *, from_file: bool) -> None:
+    """Refuses a column of which not one cell can be read, or is a value, after all rows."""
+    for name, found in facts.items():
+        column = schema[name]
+        place, expected = f"{source}, column {name!r}", _EXPECTED[column.kind]
+        if found.held and not (found.read or found.present):
+            raise TableError(
+                f"{place}: expected {expected} for kind {column.kind!r}, and no cell can "
+                "be read as that. Change the kind or [file] in the schema, or list how a missing value is spelt under "
+                "`missing`."
+            )
+        if from_file and found.texts and not found.listed:
+            raise TableError(
+                f"{place}: expected categories of `values`, and no cell is one of them. "
+                "Compare their spelling in the table, or leave `values` out."
+            )
+        if from_file and not column.nullable and not found.present:
+            raise TableError(
+                f"{place}: expected {expected}, and every cell is missing. "
+                "Correct [file] in the schema, set `nullable = true`, or `ignore` the column."
+            )
 
 
 def _units(source: Source, schema: Schema) -> tuple[np.ndarray | None, pl.Series | None]:
     """The units of the rows that have one, and which rows those are; None if all are kept."""
     if schema.unit is None:
         return None, None
-    cells = _Cells.of(Column(name=schema.unit, kind="categorical"), source, schema)
-    places, texts = cells.factorised()
-    units = cells.without_missing(texts).cast(pl.Categorical(pl.Categories.random())).to_physical()
+    places, texts = unit_texts(source, schema)
+    units = texts.cast(pl.Categorical(pl.Categories.random())).to_physical()
     codes = units.cast(pl.Int64).fill_null(-1).to_numpy()[places]
     known = codes >= 0
     if not known.any():
-        raise TableError(f"{source.name} has no rows with a {schema.unit!r}, the unit that the schema names.")
+        raise no_units(source.name, schema)
     return codes[known], None if known.all() else pl.Series(known)
+
+
+def unit_texts(source: Source, schema: Schema) -> tuple[np.ndarray, pl.Series]:
+    """The place of each row's unit in a list of texts, and that list, null where nobody knows whose the row is."""
+    assert schema.unit is not None
+    cells = _Cells.of(Column(name=schema.unit, kind="categorical"), source, schema, Facts())
+    places, texts = cells.factorised()
+    return places, cells.without_missing(texts)
+
+
+def no_units(source: str, schema: Schema) -> TableError:
+    """The error for a table of which no row has a unit."""
+    return TableError(f"{source} has no rows with a {schema.unit!r}, the unit that the schema names.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -151,9 +227,12 @@ class _Cells:
     typed: bool
     from_file: bool
     some_unreadable: bool
+    facts: Facts
 
     @classmethod
-    def of(cls, column: Column, source: Source, schema: Schema, known: pl.Series | None = None) -> "_Cells":
+    def of(
+        cls, column: Column, source: Source, schema: Schema, facts: Facts, known: pl.Series | None = None
+    ) -> "_Cells":
         found = source.columns[column.name]
         series, unreadable = found.series, found.unreadable
         if known is not None:
@@ -167,6 +246,7 @@ class _Cells:
             typed=not found.untyped,
             from_file=source.from_file,
             some_unreadable=unreadable is not None and bool(unreadable.any()),
+            facts=facts,
         )
 
     @property
@@ -182,27 +262,15 @@ class _Cells:
         )
 
     def require_one(self, some_read: bool, some_held: Callable[[], bool]) -> None:
-        """Refuses a column that holds something, but nothing that can be read as the kind.
+        """Notes whether the column holds something, but nothing that can be read as the kind.
 
         Args:
             some_read: Whether a cell could be read.
             some_held: Says whether a cell beside the unreadable ones is not missing; asked only if none could be read.
         """
-        if not some_read and (self.some_unreadable or some_held()):
-            raise TableError(
-                f"{self.place}: expected {_EXPECTED[self.column.kind]} for kind {self.column.kind!r}, and no cell can "
-                "be read as that. Change the kind or [file] in the schema, or list how a missing value is spelt under "
-                "`missing`."
-            )
-
-    def require_some(self, array: np.ndarray) -> None:
-        """Refuses a column that may not be missing and of which every cell is."""
-        missing = array < 0 if self.column.kind == "categorical" else np.isnan(array)
-        if self.from_file and not self.column.nullable and missing.all():
-            raise TableError(
-                f"{self.place}: expected {_EXPECTED[self.column.kind]}, and every cell is missing. "
-                "Correct [file] in the schema, set `nullable = true`, or `ignore` the column."
-            )
+        self.facts.read |= some_read
+        if not some_read:
+            self.facts.held |= self.some_unreadable or some_held()
 
     def none_readable(self) -> np.ndarray:
         """The values of a type that cannot hold the kind: it is refused if it was declared, else every cell is missing.
@@ -345,18 +413,15 @@ def _instants(cells: _Cells) -> np.ndarray:
     return np.floor(array / instants.DAY) * instants.DAY if cells.column.kind == "date" else array
 
 
-def _codes(cells: _Cells) -> tuple[np.ndarray, list[str]]:
-    """Codes of a categorical column and the text they stand for."""
+def _codes(cells: _Cells, given: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
+    """Codes of a categorical column and the text they stand for, which may be given."""
     column = cells.column
     places, texts = cells.factorised()
     texts = cells.without_missing(texts)
     cells.require_one(texts.null_count() < len(texts), lambda: False)
-    labels = list(column.labels) if column.labels is not None else texts.drop_nulls().unique().sort().to_list()
-    if cells.from_file and texts.null_count() < len(texts) and not texts.is_in(labels).any():
-        raise TableError(
-            f"{cells.place}: expected categories of `values`, and no cell is one of them. "
-            "Compare their spelling in the table, or leave `values` out."
-        )
+    labels = list(column.labels or given or texts.drop_nulls().unique().sort().to_list())
+    cells.facts.texts |= texts.null_count() < len(texts)
+    cells.facts.listed |= bool(texts.is_in(labels).any())
     unknown = labels.index(column.other) if column.values is not None and column.other is not None else -1
     order = {label: code for code, label in enumerate(labels)}
     meanings = texts.replace_strict(order, default=unknown, return_dtype=pl.Int64).set(texts.is_null(), -1)

@@ -170,6 +170,36 @@ class TextFile:
             is_blank = is_blank and not block.strip()
         return not is_blank
 
+    def cuts(self, size: int) -> list[int]:
+        """Where the file may be cut into blocks of about so many bytes: at its beginning, and behind ends of lines.
+
+        A line ends outside quotes, of which a sound file has an even number before that place. A file that has to be
+        unpacked or decoded is not cut.
+        """
+        found, place, is_open, quote = [0], 0, False, self.dialect.quote.encode()
+        if self.content is not None:
+            return found
+        for block in self._blocks():
+            start = 0
+            while (wanted := max(start, found[-1] + size - place)) < len(block):
+                is_open ^= bool(quote) and block.count(quote, start, wanted) % 2 == 1
+                start, end = wanted, block.find(b"\n", wanted)
+                if end < 0:
+                    break
+                is_open ^= bool(quote) and block.count(quote, start, end) % 2 == 1
+                start = end + 1
+                if not is_open:
+                    found.append(place + start)
+            is_open ^= bool(quote) and block.count(quote, start) % 2 == 1
+            place += len(block)
+        return found if len(found) == 1 or found[-1] < place else found[:-1]
+
+    def between(self, start: int, end: int) -> bytes:
+        """The bytes of the file from one place to another."""
+        with open_binary(self.path, self.source) as file:
+            file.seek(start)
+            return file.read(end - start)
+
     def _blocks(self) -> Iterator[bytes]:
         if self.content is not None:
             for start in range(0, len(self.content), _BLOCK_BYTES):

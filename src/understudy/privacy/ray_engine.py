@@ -1,0 +1,162 @@
+"""Ray: partitions on a cluster, one task for each.
+
+The one rule: nothing exact is in the clear outside the memory of a process that runs this library. What goes to a task
+and what comes back is encrypted under a key of one fit, which is in the driver's memory and goes to each task by value:
+small values are part of a task's description, in memory, and never objects that Ray may write to disk. So what Ray
+spills, logs or shows is ciphertext, sizes, times and the names of functions. A task raises nothing: what went wrong
+comes back encrypted too. An operator who reads the memory of a worker reads rows, as on any machine that computes.
+
+A task that Ray tries again has the number of its partition again, so that each partition counts once.
+
+Ray is imported when an engine is made, and not before. Source: RFC 8439 for ChaCha20-Poly1305.
+"""
+
+# Ray leaves its types open.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingImports=false
+
+import contextlib
+import dataclasses
+import importlib
+import os
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from understudy.core import wire
+from understudy.core.processors import cores
+from understudy.privacy.partitions import Arrays, Derived, Partition, Task
+
+TRIES = 20
+"""A task whose worker or node dies is tried again so often."""
+_AT_ONCE = 3  # Tasks that are given out for each core of the cluster, so that none waits and few results do.
+
+
+class EngineError(RuntimeError):
+    """The cluster failed. Nothing of the pass that it was in has been released."""
+
+
+class RayEngine:
+    """Partitions on a Ray cluster.
+
+    Args:
+        address: Of the cluster; else RAY_ADDRESS, else one is started on this machine and stopped again.
+
+    Raises:
+        ImportError: Ray is not installed.
+    """
+
+    def __init__(self, address: str | None = None):
+        try:
+            self._ray: Any = importlib.import_module("ray")
+        except ImportError:
+            raise ImportError("engine \"ray\" needs Ray. Run: pip install 'understudy-dp[ray]'") from None
+        self._address = address or os.environ.get("RAY_ADDRESS") or None
+        self._key = os.urandom(32)
+
+    def __repr__(self) -> str:
+        return "RayEngine()"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("RayEngine holds a key and is never written anywhere.")
+
+    @contextlib.contextmanager
+    def connected(self) -> Generator[None, None, None]:
+        """Connects to the cluster for the block; one that was there before it stays."""
+        ray = self._ray
+        if ray.is_initialized():
+            yield
+            return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+        try:
+            if self._address is None:
+                ray.init(address="local", num_cpus=cores(), include_dashboard=False, **quiet)
+            else:
+                ray.init(address=self._address, **quiet)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise EngineError(
+                f"no Ray cluster at {self._address or 'this machine'} ({type(error).__name__})."
+            ) from None
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+    def each(self, parts: Sequence[Partition], task: Task) -> Iterator[tuple[int, Arrays]]:
+        """What a task makes of every partition, by its number, as tasks of the cluster end."""
+        ray = self._ray
+        work = ray.remote(max_retries=TRIES, num_cpus=1)(_work)
+        most = _AT_ONCE * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        shared = ray.put(encrypted(self._key, task))
+        left, running = list(enumerate(parts)), {}
+        left.reverse()
+        while left or running:
+            while left and len(running) < most:
+                number, part = left.pop()
+                running[work.remote(self._key, encrypted(self._key, shipped(part)), shared)] = number
+            done, _ = ray.wait(list(running), num_returns=1)
+            number = running.pop(done[0])
+            try:
+                made = decrypted(self._key, ray.get(done[0]))
+            except ray.exceptions.RayError as error:
+                raise EngineError(
+                    f"the Ray cluster lost a partition ({type(error).__name__}); nothing of this pass was released."
+                ) from None
+            if isinstance(made, Failure):
+                raise made.error()
+            yield number, made
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """What went wrong in a task: an error of this library, whose message shows no private value, or a type alone."""
+
+    module: str
+    kind: str
+    message: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failure":
+        kind = type(error)
+        if isinstance(error, ValueError | RuntimeError) and kind.__module__.startswith("understudy."):
+            return cls(kind.__module__, kind.__qualname__, str(error))
+        return cls(__name__, EngineError.__qualname__, f"a task of the Ray cluster failed ({kind.__name__}).")
+
+    def error(self) -> Exception:
+        """The error again."""
+        kind = getattr(importlib.import_module(self.module), self.kind)
+        return kind(self.message)
+
+
+def _work(key: bytes, part: bytes, task: bytes) -> bytes:
+    """Runs on a worker: what the task makes of a partition, encrypted; whatever goes wrong, encrypted too."""
+    try:
+        return encrypted(key, decrypted(key, task).of(decrypted(key, part)))
+    except BaseException as error:  # a traceback would be written to a log
+        return encrypted(key, Failure.of(error))
+
+
+def shipped(part: Partition) -> Partition:
+    """A partition as a task gets it: without what is kept here, and with keys that open one stream each."""
+    if not isinstance(part, Derived):
+        return part
+    maps = {
+        name: dataclasses.replace(each, key=each.key.sealed()) if hasattr(each, "key") else each
+        for name, each in part.maps.items()
+    }
+    return Derived(shipped(part.base), maps)
+
+
+def encrypted(key: bytes, value: object) -> bytes:
+    """An object under a key and a nonce of its own."""
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    nonce = os.urandom(12)
+    return nonce + ChaCha20Poly1305(key).encrypt(nonce, wire.pack(value), None)
+
+
+def decrypted(key: bytes, content: bytes) -> Any:
+    """The object; only what was encrypted under the same key is ever read."""
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    return wire.unpack(ChaCha20Poly1305(key).decrypt(content[:12], content[12:], None))
