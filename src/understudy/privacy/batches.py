@@ -18,9 +18,8 @@ Batches and noise are drawn in whole numbers from a cipher's stream (`Key.words`
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,7 +29,8 @@ from understudy.privacy.lattice_noise import LatticeNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.sums import exact_row_count
 
-Array = jax.Array
+if TYPE_CHECKING:  # densities are trained without it
+    import jax
 
 # The probability that a batch does not fit into its places; then its last units are left out.
 OVERFLOW = 1e-20
@@ -132,7 +132,7 @@ class Draws(NamedTuple):
     drawn: NDArray[np.bool_]  # (rounds, steps, places): which places hold a unit
     noise: NDArray[np.int32]  # (rounds, steps, numbers in a sum), in steps of the grid
     grid: NDArray[np.float32]  # (rounds,): the step of the grid
-    key: Array  # (rounds,): for what the loop itself draws
+    key: "jax.Array"  # (rounds,): for what the loop itself draws
 
 
 def draw_rounds(
@@ -157,18 +157,37 @@ def draw_rounds(
         most: Places in a batch.
         size: Numbers in a sum of gradients.
     """
-    places, drawn_noise, keys = [], [], []
-    for number in numbers.tolist():
-        of_round = key.child(f"round {number}")
-        batches = poisson_batches(of_round.child("batches"), rate, units, steps, most)
-        batches = batches if among is None else found_among(*batches, among)
-        places.append(shuffled(*batches, of_round.child("places")))
-        of_part = of_round.child(f"part {part}")
-        drawn_noise.append(noise.draw(steps * size, of_part.child("noise")).reshape(steps, size))
-        keys.append(of_part.child("loop").words(1).view(np.uint32))
-    found, drawn = (np.stack(each) for each in zip(*places, strict=True))
-    keys = jax.random.wrap_key_data(jax.device_put(np.stack(keys)), impl="threefry2x32")
-    return Draws(found, drawn, np.stack(drawn_noise), np.full(len(numbers), noise.step, np.float32), keys)
+    import jax
+
+    of_part = {"part": part, "steps": steps, "most": most, "size": size, "among": among}
+    made = [draw_round(key, number, rate, noise, units, **of_part) for number in numbers.tolist()]
+    found, drawn, drawn_noise = (np.stack(each) for each in zip(*made, strict=True))
+    words = [key.child(f"round {number}").child(f"part {part}").child("loop").words(1) for number in numbers.tolist()]
+    keys = jax.device_put(np.stack([word.view(np.uint32) for word in words]))
+    keys = jax.random.wrap_key_data(keys, impl="threefry2x32")
+    return Draws(found, drawn, drawn_noise, np.full(len(numbers), noise.step, np.float32), keys)
+
+
+def draw_round(
+    key: Key,
+    number: int,
+    rate: float,
+    noise: LatticeNoise,
+    units: int,
+    *,
+    part: int,
+    steps: int,
+    most: int,
+    size: int,
+    among: NDArray[np.int64] | None,
+) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int32]]:
+    """The draws of one round, as of `draw_rounds`: units, which places hold one, and noise."""
+    of_round = key.child(f"round {number}")
+    batches = poisson_batches(of_round.child("batches"), rate, units, steps, most)
+    batches = batches if among is None else found_among(*batches, among)
+    found, drawn = shuffled(*batches, of_round.child("places"))
+    drawn_noise = noise.draw(steps * size, of_round.child(f"part {part}").child("noise"))
+    return found, drawn, drawn_noise.reshape(steps, size)
 
 
 def found_among(

@@ -12,8 +12,9 @@ A step draws every unit with probability q, independently (Poisson sampling), an
 where σ is the ledger's noise multiplier times the clipping norm C, rounding is to a public grid, and the noise is a
 discrete Gaussian on it. A fresh batch is drawn for every release.
 
-A network hands over the factors of each layer and row, never gradients (clipping.py). Its Python function never sees a
-row: it is traced on shapes, before anything is charged, to a program of array operations without side effects
+The densities of columns are known in this folder: their derivatives are written out in densities.py. Any other network
+hands over the factors of each layer and row, never gradients (clipping.py). Its Python function never sees a row: it is
+traced on shapes, before anything is charged, to a program of array operations without side effects
 (row_programs.py), in which no row influences what is made of another (row_independence.py). So the bound on what one
 unit can change holds whatever a network hands over, right or wrong.
 
@@ -24,92 +25,29 @@ clipping leaves a margin that covers both (clipping.py).
 Source: Abadi et al. (2016), arXiv:1607.00133, for the method.
 """
 
-# JAX leaves many types open, so what comes out of it is not checked here.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
-import concurrent.futures
 import dataclasses
-import functools
-import math
-import operator
-import threading
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy.core.compilation import keep_compiled, kept_on_disk
-from understudy.core.processors import cores
 from understudy.core.randomness import Key
 from understudy.core.settings import Number, require
 from understudy.privacy import recording
-from understudy.privacy.batches import Draws, PaddedRows, draw_rounds, fits, largest_batch, pad_rows
-from understudy.privacy.clipping import LEAST_USABLE, MOST_ROWS, clipped_sums, usable_part
-from understudy.privacy.factors import FactorProgram, Loop, traced_factors
+from understudy.privacy.batches import fits, largest_batch
+from understudy.privacy.densities import DensityLoop
+from understudy.privacy.density_training import train_densities
 from understudy.privacy.gathering import drawn_rows
-from understudy.privacy.lattice_noise import LatticeNoise, add_noise
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.lattice_noise import LatticeNoise
 from understudy.privacy.plan import PlannedMechanism
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.summation import LEAST_USABLE, MOST_ROWS, usable_part
+from understudy.privacy.training import Count, Job, Part, Sizes, Training
 
-Array = jax.Array
 State = TypeVar("State")
-Tree = TypeVar("Tree")
 
 # Beyond these clipping norms float32 would lose the noise, or the sums.
 CLIP_NORM = Number(least=1e-6, most=1e6)
-# The compiled loop runs this many rounds in one call; between two calls progress is reported.
-ROUNDS = 16
-# At most this many random numbers are drawn for one call, to bound memory.
-MOST_DRAWN = 2**25
-# On an accelerator this many trainings of one program are run side by side.
-MOST_TOGETHER = 96
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Part(Generic[State]):
-    """A network that is trained by itself, on batches that all parts of a job have in common.
-
-    Attributes:
-        loop: What is trained.
-        state: What the loop starts from.
-        columns: The columns of the rows that the network sees, as numbers, in this order.
-        clip_norm: The most that one unit contributes to a sum of this part, in L2 norm; or one such norm for each of
-            its layers side by side, which are then clipped one by one (`clipping.clipped_sums`).
-    """
-
-    loop: "Loop[State, Any]"
-    state: State
-    columns: Sequence[str]
-    clip_norm: float | NDArray[np.float64]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Job(Generic[State]):
-    """One training: whose rows, which ledger, and the networks that are trained.
-
-    Attributes:
-        parts: Networks that share every batch; what a step releases is the sums of all of them.
-        capacity: Rows that arrays are made for; public, and best above the number of rows.
-        rate: The sampling rate to draw with, if it is below the one that is charged. That is at least as private:
-            (1 - r) N(0, σ²) + r N(1, σ²) is a mixture of N(0, σ²) and of the same with q >= r in the place of r, and
-            mixing both of two distributions with a third brings them no farther apart.
-    """
-
-    rows: PrivateRows
-    ledger: Ledger
-    key: Key
-    parts: Sequence[Part[State]]
-    capacity: int
-    rate: float = 1.0
-
-    @property
-    def clip_norm(self) -> float:
-        """C, the most that one unit contributes to a step, in L2 norm over all parts."""
-        return math.sqrt(sum(float(np.sum(np.square(part.clip_norm))) for part in self.parts))
 
 
 def train(
@@ -140,7 +78,6 @@ def train(
         BudgetExceeded: A ledger does not cover it. Nothing has been read.
         SideEffects: A network does something other than array operations. Nothing has been charged or read.
     """
-    keep_compiled()
     jobs = recording.observed(jobs, planned)
     entries = [_checked(job, planned) for job in jobs]
     rates = [min(entry.sampling_rate or 1.0, job.rate) for job, entry in zip(jobs, entries, strict=True)]
@@ -148,9 +85,7 @@ def train(
     rows_of_a_unit = max(job.rows.max_rows_per_unit for job in jobs)
     _refuse_large_batches(capacity, max(rates), rows_of_a_unit)
     places = max(largest_batch(capacity, rate) for rate in rates) * rows_of_a_unit
-    networks = [
-        [traced_factors(part.loop, part.state, len(part.columns), places) for part in job.parts] for job in jobs
-    ]
+    networks = [[_network(part, places) for part in job.parts] for job in jobs]
     noises = [_noise(job, planned, own) for job, own in zip(jobs, networks, strict=True)]
     for job, entry in zip(jobs, entries, strict=True):
         job.ledger.charge(
@@ -167,8 +102,7 @@ def train(
         for job, entry, key, rate, noise, own in zip(jobs, entries, keys, rates, noises, networks, strict=True)
         for training in _trainings(job, entry, own, key=key, rate=rate, noise=noise)
     ]
-    with kept_on_disk(public):
-        states = _train_all(trainings, capacity, progress)
+    states = _run(trainings, capacity, public, Count(sum(training.steps for training in trainings), progress))
     done = iter(states)
     return recording.trained([[next(done) for _ in job.parts] for job in jobs])
 
@@ -204,7 +138,7 @@ def _refuse_large_batches(capacity: int, rate: float, rows_of_a_unit: int) -> No
         )
 
 
-def _noise(job: Job[Any], planned: str, networks: Sequence[FactorProgram]) -> LatticeNoise:
+def _noise(job: Job[Any], planned: str, networks: Sequence[Sizes]) -> LatticeNoise:
     """The noise on the sums of all parts of a job, in deviation what the ledger will charge for.
 
     Raises:
@@ -232,50 +166,21 @@ def _with_drawn_rows(job: Job[State], entry: PlannedMechanism, *, key: Key, rate
     return dataclasses.replace(job, rows=drawn_rows(job.rows, columns, rounds=rounds, steps=steps, **options))
 
 
-# The loop -----------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _Training(Generic[State]):
-    """A part of a job that was charged, with what the compiled loop needs of it.
-
-    Attributes:
-        number: Of the part.
-        rounds: Rounds that it makes.
-    """
-
-    job: Job[State]
-    part: Part[State]
-    number: int
-    network: FactorProgram
-    clip_norm: NDArray[np.float32]
-    rate: float
-    noise: LatticeNoise
-    rounds: int
-    key: Key
-
-    @property
-    def program(self) -> Hashable:
-        """What trainings must have in common to be run by one program, side by side."""
-        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(self.part.state))
-        return self.part.loop, shapes, len(self.part.columns), self.job.rows.max_rows_per_unit
-
-
 def _trainings(
     job: Job[State],
     entry: PlannedMechanism,
-    networks: Sequence[FactorProgram],
+    networks: Sequence[Sizes],
     *,
     key: Key,
     rate: float,
     noise: LatticeNoise,
-) -> list[_Training[State]]:
+) -> list[Training[State]]:
     """The parts of a job that was charged; of their clipping norms a part is usable."""
     rounding = noise.rounding(sum(network.size for network in networks)) / job.clip_norm
     terms = max(network.terms for network in networks)
     usable = usable_part(terms, job.rows.max_rows_per_unit, rounding=rounding)
     return [
-        _Training(
+        Training(
             job=job,
             part=part,
             number=number,
@@ -290,143 +195,30 @@ def _trainings(
     ]
 
 
-def _train_all(
-    trainings: Sequence[_Training[State]], capacity: int, progress: Callable[[int, int], None] | None
-) -> list[State]:
-    """The last state of each training: many side by side on an accelerator, one on each core of a processor."""
-    on_processor = jax.default_backend() == "cpu"
-    groups: dict[Hashable, list[int]] = {}
-    for i, training in enumerate(trainings):
-        groups.setdefault(training.program, []).append(i)
-    side_by_side = 1 if on_processor else MOST_TOGETHER
-    batches = [g[i : i + side_by_side] for g in groups.values() for i in range(0, len(g), side_by_side)]
-    total = sum(max(trainings[i].rounds * trainings[i].part.loop.steps_per_round for i in batch) for batch in batches)
-    count = _Count(total, progress)
-    done: dict[int, State] = {}
+def _network(part: Part[Any], places: int) -> Sizes:
+    """The network of a part, for batches of so many places.
 
-    def run(batch: list[int]) -> None:
-        states = _train_together([trainings[i] for i in batch], capacity, count)
-        done.update(zip(batch, states, strict=True))
+    Raises:
+        SideEffects: It does something other than array operations.
+    """
+    if isinstance(part.loop, DensityLoop):
+        if np.shape(part.clip_norm) != (part.loop.shape.columns,):
+            raise ValueError(f"clip_norm: expected one for each column, got {np.shape(part.clip_norm)}.")
+        return part.loop.shape
+    from understudy.privacy.factors import traced_factors  # loads JAX
 
-    with concurrent.futures.ThreadPoolExecutor(cores() if on_processor else 1) as pool:
-        for finished in [pool.submit(run, batch) for batch in batches]:
-            finished.result()
-    return [done[i] for i in range(len(trainings))]
+    keep_compiled()
+    return traced_factors(part.loop, part.state, len(part.columns), places)
 
 
-class _Count:
-    """Steps done by all threads; tells somebody."""
+def _run(trainings: Sequence[Training[State]], capacity: int, public: bool, count: Count) -> list[State]:
+    """The last states: of densities by NumPy, of other networks by compiled programs."""
+    written_out = [isinstance(training.part.loop, DensityLoop) for training in trainings]
+    if all(written_out):
+        return train_densities(trainings, capacity, count)
+    if any(written_out):
+        raise ValueError("parts: expected densities alone, or none.")
+    from understudy.privacy.compiled_training import train_compiled  # loads JAX
 
-    def __init__(self, total: int, progress: Callable[[int, int], None] | None):
-        self.total, self.progress, self.done, self.lock = total, progress, 0, threading.Lock()
-
-    def add(self, steps: int) -> None:
-        with self.lock:
-            self.done = min(self.done + steps, self.total)
-            if self.progress is not None:
-                self.progress(self.done, self.total)
-
-
-def _train_together(trainings: Sequence[_Training[State]], capacity: int, count: _Count) -> list[State]:
-    """The last state of each training of one program; each makes its own number of rounds."""
-    many, loop, network = len(trainings) > 1, trainings[0].part.loop, trainings[0].network
-    steps, stack = loop.steps_per_round, _stacked if many else _only
-    padded = [pad_rows(each.job.rows, each.part.columns, capacity) for each in trainings]
-    most = max(
-        largest_batch(p.exact_places, each.rate) for p, each in zip(padded, trainings, strict=True)
-    )  # not public
-    state = jax.device_put(stack([each.part.state for each in trainings]))
-    rows = jax.device_put(stack([(p.exact, p.units) for p in padded]))
-    clip_norms = stack([each.clip_norm for each in trainings])
-    last = max(each.rounds for each in trainings)
-    at_once = _rounds_at_once(last, steps * (network.size + most * rows[1].shape[-1]) * len(trainings))
-
-    def draws(each: _Training[State], rows: PaddedRows, numbers: NDArray[np.int64]) -> Draws:
-        of_part = {"part": each.number, "steps": steps, "most": most, "size": network.size}
-        of_part["among"] = rows.numbers
-        return draw_rounds(each.key, numbers, each.rate, each.noise, rows.exact_count, **of_part)
-
-    with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
-        for first in range(0, last, at_once):
-            numbers = np.arange(first, first + at_once)
-            drawn = list(pool.map(draws, trainings, padded, [numbers] * len(trainings)))
-            active = stack([numbers < each.rounds for each in trainings])
-            state = (_run_many if many else run_rounds)(loop, network, state, rows, clip_norms, active, stack(drawn))
-            jax.block_until_ready(state)
-            count.add(at_once * steps)
-    state = jax.device_get(state)
-    return [jax.tree.map(operator.itemgetter(i), state) for i in range(len(trainings))] if many else [state]
-
-
-def _rounds_at_once(rounds: int, numbers: int) -> int:
-    """How many rounds' draws are made at a time: in even parts, and not too much memory."""
-    most = max(1, min(ROUNDS, MOST_DRAWN // max(numbers, 1)))
-    return math.ceil(rounds / math.ceil(rounds / most))
-
-
-def _only(trees: Sequence[Tree]) -> Tree:
-    return trees[0]
-
-
-def _stacked(trees: Sequence[Tree]) -> Tree:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
-def _rounds(
-    loop: Loop[State, Any],
-    network: FactorProgram,
-    state: State,
-    rows: tuple[Array, Array],
-    clip_norm: Array,
-    active: Array,
-    draws: Draws,
-) -> State:
-    """Some rounds; those that are not active leave the state as it is."""
-
-    def body(state: State, inputs: tuple[Array, Draws]) -> tuple[State, None]:
-        active, draws = inputs
-        return jax.lax.cond(active, lambda: _round(loop, network, state, rows, clip_norm, draws), lambda: state), None
-
-    return jax.lax.scan(body, state, (active, draws))[0]
-
-
-run_rounds = jax.jit(_rounds, static_argnums=(0, 1), donate_argnums=2)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
-def _run_many(
-    loop: Loop[State, Any],
-    network: FactorProgram,
-    state: State,
-    rows: tuple[Array, Array],
-    clip_norm: Array,
-    active: Array,
-    draws: Draws,
-) -> State:
-    return jax.vmap(functools.partial(_rounds, loop, network))(state, rows, clip_norm, active, draws)
-
-
-def _round(
-    loop: Loop[State, Any],
-    network: FactorProgram,
-    state: State,
-    rows: tuple[Array, Array],
-    clip_norm: Array,
-    draws: Draws,
-) -> State:
-    exact, units = rows
-    for_steps, for_end = jax.random.split(draws.key)
-    members = units[draws.units]  # (steps, units, rows of a unit)
-    inside = draws.drawn[:, :, None] & (members < len(exact) - 1)
-
-    def step(state: State, inputs: tuple[Array, Any, Any, Any]) -> tuple[State, None]:
-        members, inside, noise, prepared = inputs
-        exact_sums = clipped_sums(network(state, exact[members.ravel()].T), inside, clip_norm)
-        ends = np.cumsum([layer.size for layer in exact_sums])[:-1].tolist()
-        parts = zip(exact_sums, jnp.split(noise, ends), strict=True)
-        noisy = [add_noise(layer, part, draws.grid) for layer, part in parts]
-        return loop.update(state, noisy, prepared), None
-
-    prepared = loop.prepare(state, for_steps)
-    state, _ = jax.lax.scan(step, state, (members, inside, draws.noise, prepared))
-    return loop.finish(state, for_end)
+    with kept_on_disk(public):
+        return train_compiled(trainings, capacity, count)

@@ -43,17 +43,17 @@ significant bits for differential privacy", for what floating-point noise gives 
 
 import dataclasses
 import math
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.privacy.alias_table import MOST_BITS, gaussian_table, reach
 
-Array = jax.Array
+if TYPE_CHECKING:  # densities are trained without it
+    import jax
+    from jax.typing import ArrayLike
 
 # r and s above: the smallest parameter at which a discrete Gaussian is as smooth as the proofs need.
 SMOOTH = 2.2
@@ -133,14 +133,24 @@ def _largest_factor(wide: float, tables: int) -> int:
     return factor
 
 
-def add_noise(exact: Array, noise: ArrayLike, step: ArrayLike) -> Array:
-    """A sum rounded to the grid, plus noise in steps of it: the sum of whole numbers, as float32.
+def add_noise(exact: "jax.Array", noise: "ArrayLike", step: "ArrayLike") -> "jax.Array":
+    """A sum rounded to the grid, plus noise in steps of it: the sum of whole numbers, as float32. In a program.
 
     Privacy:
         Two sums are at most √d steps farther apart once they are rounded. Keeping them within LARGEST_SUM brings no two
         of them farther apart. What comes after the addition is post-processing.
     """
+    import jax
+    import jax.numpy as jnp
+
     step = jnp.asarray(step, jnp.float32)
     with jax.enable_x64(exact.dtype == jnp.float64):
         whole = jnp.clip(jnp.rint(exact / step.astype(exact.dtype)), -LARGEST_SUM, LARGEST_SUM).astype(jnp.int32)
     return (whole + jnp.reshape(jnp.asarray(noise, jnp.int32), whole.shape)).astype(jnp.float32) * step
+
+
+def rounded_sum(exact: NDArray[np.floating[Any]], noise: NDArray[np.int32], step: float) -> NDArray[np.float32]:
+    """What `add_noise` is in a program, to the bit. Privacy: as there."""
+    whole = np.clip(np.rint(exact / exact.dtype.type(step)), -LARGEST_SUM, LARGEST_SUM).astype(np.int32)
+    whole += noise.reshape(whole.shape)
+    return whole.astype(np.float32) * np.float32(step)

@@ -12,7 +12,7 @@ in units of a fixed deviation s:
 
     score / s ~ Σ_k π_k N(l + shift_k, scale_k²),   (shift, log scale, log π up to a constant) = o
 
-`scale_k` is held within `SCALES`, so that no density is ever large without bound. Rows are the last axis.
+`scale_k` is held within `densities.SCALES`, so that no density is ever large without bound. Rows are the last axis.
 
 Sources: Bishop (1994), "Mixture density networks"; Uria, Murray and Larochelle (2013), arXiv:1306.0186, for one such
 density after the other.
@@ -24,13 +24,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-SCALES = (0.05, 3.0)
-"""The deviation of a component stays between these, in units of s."""
+from understudy.privacy.densities import HALF, MIDDLE
+
 SPREAD = 0.3
 """The outermost components start this far from the middle, in units of s."""
-MIDDLE, HALF = (math.log(SCALES[0]) + math.log(SCALES[1])) / 2, (math.log(SCALES[1]) - math.log(SCALES[0])) / 2
-NEVER = -1e9
-"""The logit of what is no state of a column."""
 MOST_DIRECT = 16
 """A column with more states than this draws them through places."""
 

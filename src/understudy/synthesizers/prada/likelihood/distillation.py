@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.processors import in_threads
-from understudy.synthesizers.prada.likelihood.parts import Part, Weights
-from understudy.synthesizers.prada.likelihood.slopes import Floats, Learned, given_of, slope
+from understudy.privacy.densities import Floats, Weights, fixed_of
+from understudy.synthesizers.prada.likelihood.parts import Part
+from understudy.synthesizers.prada.likelihood.slopes import Learned, slope
 
 BATCH = 256
 """A step draws this many rows of the pool."""
@@ -41,7 +42,7 @@ def distil(
     def run(given: tuple[Part, Weights, NDArray[np.float32]]) -> Weights:
         part, weights, rows = given
         own = drawn if part.shape.number else drawn[:steps]
-        learned = _train(weights, np.ascontiguousarray(rows.T), own, rate, part)
+        learned = _train(weights, rows, own, rate, part)
         return weights._replace(**learned._asdict())
 
     return in_threads(run, parts)
@@ -57,13 +58,13 @@ def _batches(row_weights: NDArray[np.float64], steps: int, draw: np.random.Gener
 def _train(weights: Weights, rows: Floats, drawn: NDArray[np.int64], rate: float, part: Part) -> Learned:
     """Adam, with steps whose length falls from the rate to zero as a cosine does."""
     learned = Learned(*(np.array(value, np.float32) for value in weights[:4]))
-    given = given_of(weights)
+    fixed, current = fixed_of(weights, part.shape), weights._replace(**learned._asdict())
     means = [(np.zeros_like(each), np.zeros_like(each)) for each in learned]
     for i, batch in enumerate(drawn):
         length = rate * 0.5 * (1.0 + np.cos(np.pi * i / len(drawn)))
         one, other = (1.0 - decay ** (i + 1) for decay in DECAYS)
         length, least = np.float32(length * np.sqrt(other) / one), np.float32(LEAST * np.sqrt(other))
-        slopes = slope(learned, given, rows[batch], part.shape)
+        slopes = slope(current, fixed, rows[batch], part.shape)
         for weight, found, (mean, square) in zip(learned, slopes, means, strict=True):
             if weight.size:
                 mean += np.float32(1.0 - DECAYS[0]) * (found - mean)

@@ -33,14 +33,14 @@ from understudy.synthesizers.prada.likelihood.parents import (
     prune_parents,
     sources_of,
 )
-from understudy.synthesizers.prada.likelihood.parts import Part, parts_of, tight_part
+from understudy.synthesizers.prada.likelihood.parts import Part, parts_of
 from understudy.synthesizers.prada.likelihood.pool import Pool, PublicRows, Whole, joined
 from understudy.synthesizers.prada.likelihood.reading import Reading, reading_of
 from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties
 from understudy.synthesizers.prada.likelihood.settings import STEPS_PER_ROUND, LikelihoodSettings
 from understudy.synthesizers.prada.likelihood.start import Prediction, start_column
 from understudy.synthesizers.prada.likelihood.tilt import count_term, moment_term, tilt, total_gap
-from understudy.synthesizers.prada.likelihood.training import Hyperparameters, Likelihood, State
+from understudy.synthesizers.prada.likelihood.training import Hyperparameters, State, density_loop
 from understudy.synthesizers.prada.likelihood.variables import Variable, own_score_map, state_map, variables_of
 from understudy.synthesizers.prada.settings import drawn_rate
 
@@ -121,10 +121,9 @@ class _Started:
         numbers, clip_norms = self._hyperparameters(rate), self._clip_norms()
         networks = []
         for part in self.parts:
-            loop = Likelihood(shape=part.shape, steps_per_round=min(STEPS_PER_ROUND, settings.steps))
-            norms = np.zeros(part.shape.columns)
-            norms[: len(part.members)] = clip_norms[list(part.members)]
-            state = loop.begin(part.pack(self.columns, self.variables), self._for_part(part, numbers))
+            loop = density_loop(part.shape, min(STEPS_PER_ROUND, settings.steps))
+            state = State(part.pack(self.columns, self.variables), self._for_part(part, numbers))
+            norms = clip_norms[list(part.members)]
             networks.append(Network(loop=loop, state=state, columns=self._read_by(part), clip_norm=norms))
         return Job(
             rows=self._locked(),
@@ -154,13 +153,12 @@ class _Started:
 
     def _read_by(self, part: Part) -> list[str]:
         """The columns of locked rows that a part reads, as `Part.rows` has them."""
-        names, shape = [name for name, _ in self.reading.maps(self.encoder, self.key)], part.shape
+        names = [name for name, _ in self.reading.maps(self.encoder, self.key)]
         members = [self.variables[j] for j in part.members]
         read = [names[i] for i in part.features]
         own = [f"own {v.name}" if v.number else NOTHING for v in members]
         state = [f"state {v.name}" if v.states else NOTHING for v in members]
-        unused = [NOTHING] * (shape.columns - len(members))
-        return [*read, *[NOTHING] * (shape.features - len(read)), *own, *unused, *state, *unused]
+        return [*read, NOTHING, *own, *state]  # the one among them is added by the mechanism
 
     def _clip_norms(self) -> NDArray[np.float64]:
         """What a row may add to the gradient of each column: all together the clipping norm, more for the target."""
@@ -190,9 +188,8 @@ class _Started:
             whose, group = np.unique(self.reading.owners[self.columns[j].sources], return_inverse=True)
             groups[at, : len(group)] = group
             amounts[at, : len(whose)] = penalty[j][whose]
-        plain = (np.asarray(value, np.float32) for value in (settings.rate, batch, settings.steps, settings.average))
-        rate, batch, steps, average = plain
-        return Hyperparameters(rate=rate, penalty=amounts, groups=groups, batch=batch, steps=steps, average=average)
+        plain = {"rate": settings.rate, "batch": batch, "steps": settings.steps, "average": settings.average}
+        return Hyperparameters(penalty=amounts, groups=groups, **plain)
 
     def _column_weights(self) -> NDArray[np.float64]:
         target = self.encoder.schema.target
@@ -202,8 +199,7 @@ class _Started:
         """The columns after the private steps."""
         found = list(self.columns)
         for part, state in zip(self.parts, states, strict=True):
-            layers = state.mean if self.settings.average else state.layers
-            for j, column in part.unpack(state.weights._replace(**layers._asdict()), self.columns):
+            for j, column in part.unpack(state.trained(), self.columns):
                 found[j] = column
         return found
 
@@ -350,7 +346,6 @@ def _distil(
 ) -> list[Column]:
     """The columns, trained further on weighted public rows."""
     variables = rows.variables
-    parts = [tight_part(part, columns, variables) for part in parts]
     given = [(part, part.pack(columns, variables), part.rows(rows.inputs, rows.own, rows.states)) for part in parts]
     learned = distil(given, weights, steps=steps, rate=rate, draw=key.child("distil").numpy())
     found = list(columns)

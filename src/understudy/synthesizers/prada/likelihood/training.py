@@ -1,125 +1,110 @@
-"""The training loop of a part: Adam on the noisy gradient of -log density, and the penalty's proximal map.
+"""The private steps of a part: Adam on the noisy slope of the log density, and the penalty's proximal map.
 
-The one rule: `factors` alone sees rows, and hands what it makes of them to `gradients.train`. The rest is public.
+The one rule: what comes here are noisy sums, and weights that are public. Rows meet the densities in privacy/.
 
 Source: Kingma and Ba (2015), arXiv:1412.6980, for Adam.
 """
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
+from numpy.typing import NDArray
 
-from understudy.privacy.clipping import Layer
-from understudy.synthesizers.prada.batch import running_mean
-from understudy.synthesizers.prada.likelihood import density
-from understudy.synthesizers.prada.likelihood.density import used_inputs
-from understudy.synthesizers.prada.likelihood.parts import Shape, Weights
+from understudy.privacy.densities import DensityLoop, Floats, Shape, Weights
 from understudy.synthesizers.prada.likelihood.schedule import DECAYS
-from understudy.synthesizers.prada.programs import Array, zeros_like
 
 EPSILON = 1e-6
 """Added to Adam's denominators, so that a weight without gradient does not divide by zero."""
 
 
-class Layers(NamedTuple):
-    """What is trained."""
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Hyperparameters:
+    """Numbers of one training.
 
-    first: Array
-    second: Array
-
-
-class Hyperparameters(NamedTuple):
-    """Numbers of one training, as arrays, so that trainings that differ in them share a program."""
-
-    rate: Array
-    penalty: Array  # of each group of a column's inputs, and 0 at last: (columns, inputs + 1)
-    groups: Array  # the group of every input, `inputs` for none: (columns, inputs)
-    batch: Array  # the expected number of rows in a batch
-    steps: Array
-    average: Array  # the last share of the steps that the mean is over
-
-
-class State(NamedTuple):
-    """What changes from step to step, and the numbers that do not."""
-
-    layers: Layers
-    weights: Weights
-    mean: Layers
-    memory: optax.OptState
-    done: Array  # steps so far
-    numbers: Hyperparameters
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Likelihood:
-    """The loop that `gradients.train` runs.
-
-    Adam's direction is the gradient over its own root mean square, so a penalty in those units is shrunk by η · λ
-    alone (adversarial/penalty.py explains why it must be Adam's metric).
+    Attributes:
+        penalty: Of each group of a column's inputs, and 0 at last: (columns, inputs + 1).
+        groups: The group of every input, `inputs` for none: (columns, inputs).
+        batch: The expected number of rows in a batch.
+        average: The last share of the steps that the mean is over; 0 for the last step alone.
     """
 
-    shape: Shape
-    steps_per_round: int
-
-    def begin(self, weights: Weights, numbers: Hyperparameters) -> State:
-        """The state before the first step, as plain arrays."""
-        layers = Layers(weights.first, weights.second)
-        nothing = np.zeros(0, np.float32)
-        return State(
-            layers=layers,
-            weights=weights._replace(first=nothing, second=nothing),
-            mean=zeros_like(layers),
-            memory=zeros_like(jax.eval_shape(adam().init, layers)),
-            done=np.zeros((), np.float32),
-            numbers=numbers,
-        )
-
-    def prepare(self, state: State, key: jax.Array) -> jax.Array:
-        return jnp.zeros(self.steps_per_round)
-
-    def factors(self, state: State, rows: jax.Array) -> list[Layer]:
-        return density.factors(state.weights._replace(**state.layers._asdict()), rows, self.shape)
-
-    def update(self, state: State, gradient: Sequence[jax.Array], prepared: jax.Array) -> State:
-        """One step of Adam with the penalty, and of the mean over the last steps."""
-        numbers, done = state.numbers, state.done
-        used = used_inputs(state.weights.sources)  # the noise is everywhere
-        slope = Layers(jnp.where(used, gradient[0], 0.0) / numbers.batch, gradient[1] / numbers.batch)
-        direction, memory = adam().update(slope, state.memory)
-        rate = numbers.rate * jnp.maximum(1.0 - done / numbers.steps, 0.0)
-        layers: Layers = jax.tree.map(lambda weights, step: weights - rate * step, state.layers, direction)
-        layers = layers._replace(first=shrink_groups(layers.first, numbers.groups, rate * numbers.penalty))
-        mean = running_mean(state.mean, layers, done=done, total=numbers.steps, share=numbers.average)
-        return state._replace(layers=layers, memory=memory, mean=mean, done=done + 1)
-
-    def finish(self, state: State, key: jax.Array) -> State:
-        return state
+    rate: float
+    penalty: Floats
+    groups: NDArray[np.int32]
+    batch: float
+    steps: int
+    average: float
 
 
-def adam() -> optax.GradientTransformation:
-    """Adam's direction of descent, m / (√v + ε), without a rate."""
-    return optax.scale_by_adam(b1=DECAYS[0], b2=DECAYS[1], eps=EPSILON)
+class State:
+    """What changes from step to step, in place.
+
+    Attributes:
+        weights: After the steps so far.
+        mean: Both layers, averaged over the last share of the steps.
+        done: Steps so far.
+    """
+
+    def __init__(self, weights: Weights, numbers: Hyperparameters):
+        self.weights = weights._replace(first=weights.first.copy(), second=weights.second.copy())
+        self.numbers, self.done = numbers, 0
+        self.mean = [np.zeros_like(each) for each in self.weights[:2]]
+        self.memory = [(np.zeros_like(each), np.zeros_like(each)) for each in self.weights[:2]]
+        used = weights.sources >= 0
+        self.used = np.concatenate([used, np.ones((len(used), 1), bool)], axis=1).astype(np.float32)[:, :, None]
+
+    def trained(self) -> Weights:
+        """The weights at the end."""
+        if not self.numbers.average:
+            return self.weights
+        return self.weights._replace(first=self.mean[0], second=self.mean[1])
 
 
-def shrink_groups(first: Array, groups: Array, amount: Array) -> jax.Array:
+def density_loop(shape: Shape, steps_per_round: int) -> DensityLoop:
+    """The loop that `gradients.train` runs."""
+    return DensityLoop(shape=shape, steps_per_round=steps_per_round, weights=lambda state: state.weights, update=update)
+
+
+def update(state: State, slopes: Sequence[Floats]) -> State:
+    """One step of Adam with the penalty, and of the mean over the last steps.
+
+    Adam's direction is the slope over its own root mean square, so a penalty in those units is shrunk by η · λ alone
+    (adversarial/penalty.py explains why it must be Adam's metric).
+    """
+    numbers = state.numbers
+    one, other = (1.0 - decay ** (state.done + 1) for decay in DECAYS)
+    rate = numbers.rate * max(1.0 - state.done / numbers.steps, 0.0)
+    # The noise is everywhere, also where an input reads nothing.
+    slopes = [slopes[0] * (state.used / np.float32(numbers.batch)), slopes[1] / np.float32(numbers.batch)]
+    length = np.float32(rate * np.sqrt(other) / one)
+    least = np.float32(EPSILON * np.sqrt(other))
+    for weight, found, (mean, square) in zip(state.weights[:2], slopes, state.memory, strict=True):
+        mean += np.float32(1.0 - DECAYS[0]) * (found - mean)
+        square += np.float32(1.0 - DECAYS[1]) * (found * found - square)
+        weight += length * mean / (np.sqrt(square) + least)
+    shrink_groups(state.weights.first, numbers.groups, np.float32(rate) * numbers.penalty)
+    since = state.done - np.floor((1 - numbers.average) * numbers.steps)
+    if since >= 0:
+        for mean, weight in zip(state.mean, state.weights[:2], strict=True):
+            mean += np.float32(1 / (since + 1)) * (weight - mean)
+    state.done += 1
+    return state
+
+
+def shrink_groups(first: Floats, groups: NDArray[np.int32], amount: Floats) -> None:
     """W_g · max(0, 1 - amount_g / ‖W_g‖): every group shorter by its amount, and exactly zero below it.
 
     It is the proximal map of Σ amount_g ‖W_g‖. Constants are not penalised.
 
     Args:
-        first: (columns, inputs + 1, out).
+        first: (columns, inputs + 1, out); changed in place.
         groups: The group of every input: (columns, inputs).
         amount: Of every group: (columns, inputs + 1).
     """
-    weights, groups = jnp.asarray(first), jnp.asarray(groups)
-    squares = jnp.sum(weights[:, :-1] ** 2, axis=2)
-    rows = jnp.arange(len(weights))[:, None]
-    norms = jnp.sqrt(jnp.zeros_like(amount).at[rows, groups].add(squares))
-    kept = jnp.where(norms > amount, 1.0 - amount / jnp.where(norms > amount, norms, 1.0), 0.0)
-    factor = jnp.take_along_axis(kept, groups, axis=1)
-    return jnp.concatenate([weights[:, :-1] * factor[:, :, None], weights[:, -1:]], axis=1)
+    weights = first[:, :-1]
+    squares = np.einsum("dio,dio->di", weights, weights)
+    at = groups + np.arange(len(first))[:, None] * amount.shape[1]
+    norms = np.sqrt(np.bincount(at.ravel(), squares.ravel(), amount.size)).reshape(amount.shape)
+    kept = np.where(norms > amount, 1.0 - amount / np.where(norms > amount, norms, 1.0), 0.0).astype(np.float32)
+    weights *= np.take_along_axis(kept, groups.astype(np.int64), axis=1)[:, :, None]

@@ -1,0 +1,259 @@
+"""The densities of columns, as a training knows them: a network whose derivatives are written out in NumPy.
+
+A part is some columns side by side. Column j reads some inputs of a row, and a one:
+
+    a = [inputs, 1]
+    [h, l] = aᵀ first        first layer: hidden pre-activations, and linear outputs
+    b = [tanh h, 1]
+    o = bᵀ second            second layer
+
+Its state, if it has states, has probability softmax(l + o), or, if there are many, softmax(bias + places (l + o)). A
+number that is regular (in state 0, or without states) is a mixture of K normals about its linear output, in units of a
+fixed deviation s:
+
+    score / s ~ Σ_k π_k N(l + shift_k, scale_k²),   (shift, log scale, log π up to a constant) = o
+
+The one rule: everything here is done to each row by itself. Rows are the last axis, (columns, …, rows), and every
+operation is one along earlier axes, one on single numbers, or a product of a matrix of weights and one whose columns
+are rows. What is made of a row depends on that row and on the weights alone, and no value raises.
+
+It is written out because a compiled program takes longer to compile, for most tables, than to run; and because the same
+code then serves public rows (synthesizers/prada/likelihood/distillation.py) and private ones (density_training.py).
+
+Source: Bishop (1994), "Mixture density networks".
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+# The deviation of a component stays between these, in units of s, so that no density is large without bound.
+SCALES = (0.05, 3.0)
+MIDDLE, HALF = (math.log(SCALES[0]) + math.log(SCALES[1])) / 2, (math.log(SCALES[1]) - math.log(SCALES[0])) / 2
+# The logit of what is no state of a column.
+NEVER = -1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """The sizes of a part.
+
+    Attributes:
+        columns: Columns side by side.
+        inputs: Inputs that each reads, at most.
+        features: Different inputs that are read by any of them.
+        number: Whether they are numbers.
+        states: States that each has, at most; 0 for none.
+        rank: The places of a state; 0 if states are drawn directly.
+    """
+
+    columns: int
+    inputs: int
+    features: int
+    number: bool
+    states: int
+    rank: int
+    hidden: int
+    components: int
+
+    @property
+    def drawn(self) -> int:
+        """Outputs that states are drawn from."""
+        return self.rank or self.states
+
+    @property
+    def linear(self) -> int:
+        return self.number + self.drawn
+
+    @property
+    def outputs(self) -> int:
+        return 3 * self.components * self.number + self.drawn
+
+    @property
+    def size(self) -> int:
+        """How many numbers a sum of gradients has, those of both layers."""
+        of_column = (self.inputs + 1) * (self.hidden + self.linear) + (self.hidden + 1) * self.outputs
+        return self.columns * of_column
+
+    @property
+    def terms(self) -> int:
+        """How many numbers are added up, at most, one after the other for the squared norm of a row."""
+        return max(self.features + 1 + self.hidden + self.linear, self.hidden + 1 + self.outputs) + 2
+
+
+class Weights(NamedTuple):
+    """The weights of a part: those of its columns, padded and stacked."""
+
+    first: Floats  # (columns, inputs + 1, hidden + linear)
+    second: Floats  # (columns, hidden + 1, outputs)
+    places: Floats  # (columns, states, rank); empty if states are drawn directly
+    bias: Floats  # (columns, states); empty as well
+    unit: Floats  # s: (columns,)
+    sources: NDArray[np.int32]  # the feature that every input reads, -1 for none: (columns, inputs)
+    is_state: NDArray[np.bool_]  # which states there are: (columns, states)
+
+
+@final
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class DensityLoop:
+    """A training of densities. Its functions are given noisy sums and public weights, and never a row.
+
+    Attributes:
+        steps_per_round: Steps whose random draws are made at a time; it divides the number of steps.
+        weights: The weights in a state.
+        update: The state after a step, given the noisy sums of the slopes of the log density by both layers.
+        silent: Whether slopes count as zero, so that sums are noise alone: for audits.
+    """
+
+    shape: Shape
+    steps_per_round: int
+    weights: Callable[[Any], Weights]
+    update: Callable[[Any, Sequence[Floats]], Any]
+    silent: bool = False
+
+
+class Fixed(NamedTuple):
+    """What of the weights does not change in a training, as the derivatives need it."""
+
+    unit: Floats  # (columns, 1)
+    places: NDArray[np.int64]  # of every input and the one among features; unused ones beyond: (columns, inputs + 1)
+    reads: Floats  # 1 where a column reads a feature or the one: (columns, features + 1)
+    no_state: Floats  # `NEVER` where a column has no such state, else 0: (columns, states, 1)
+
+
+class Derivatives(NamedTuple):
+    """What both layers are given, and the derivatives of the log density of every row by what they make."""
+
+    features: Floats  # with a one at last: (rows, features + 1)
+    by_hidden: Floats  # by hidden pre-activations: (columns, hidden, rows)
+    by_linear: Floats  # by linear outputs: (columns, linear, rows)
+    hidden: Floats  # tanh h: (columns, hidden, rows)
+    by_second: Floats  # (columns, outputs, rows)
+    sums: Floats  # l + o of states: (columns, drawn, rows)
+    by_logits: Floats  # (columns, states, rows)
+
+
+class Slopes(NamedTuple):
+    """Sums over rows of the slopes by both layers."""
+
+    first: NDArray[np.floating[Any]]  # (columns, inputs + 1, hidden + linear)
+    second: NDArray[np.floating[Any]]  # (columns, hidden + 1, outputs)
+
+
+def fixed_of(weights: Weights, shape: Shape) -> Fixed:
+    last = np.full((shape.columns, 1), shape.features)
+    places = np.concatenate([np.where(weights.sources >= 0, weights.sources, shape.features + 1), last], axis=1)
+    reads = np.zeros((shape.columns, shape.features + 2), np.float32)
+    reads[np.arange(shape.columns)[:, None], places] = 1.0
+    return Fixed(
+        unit=np.asarray(weights.unit, np.float32)[:, None],
+        places=places.astype(np.int64),
+        reads=reads[:, :-1],
+        no_state=np.where(weights.is_state, np.float32(0.0), np.float32(NEVER))[:, :, None],
+    )
+
+
+def derivatives(weights: Weights, fixed: Fixed, x: Floats, shape: Shape) -> Derivatives:
+    """The derivatives of log p(x_j | what it reads), for every row and column.
+
+    Args:
+        x: Features, a one, own scores and own states of rows: (rows, features + 1 + 2 · columns). A state that is none
+            counts as the nearest.
+    """
+    d, n, h = shape.columns, len(x), shape.hidden
+    features = x[:, : shape.features + 1]
+    own, state = (np.ascontiguousarray(x[:, shape.features + 1 + i * d :][:, :d].T) for i in range(2))
+    by_feature = np.zeros((d, h + shape.linear, shape.features + 2), np.float32)
+    by_feature[np.arange(d)[:, None], :, fixed.places] = weights.first
+    by_feature = by_feature[:, :, :-1]
+    hidden = np.ascontiguousarray(by_feature[:, :h]).reshape(d * h, -1) @ features.T
+    hidden = np.tanh(hidden, out=hidden).reshape(d, h, n)
+    linear = np.ascontiguousarray(by_feature[:, h:]).reshape(d * shape.linear, -1) @ features.T
+    linear = linear.reshape(d, shape.linear, n)
+    second = weights.second[:, :h].transpose(0, 2, 1) @ hidden
+    second += weights.second[:, h][:, :, None]
+    by_linear, by_second = np.empty_like(linear), np.empty_like(second)
+    split = 3 * shape.components * shape.number
+    sums = by_logits = np.zeros((d, 0, n), np.float32)
+    if shape.states:
+        sums = linear[:, int(shape.number) :] + second[:, split:]
+        by_logits = _by_logits(weights, fixed, sums, state, shape)
+        by_sum = weights.places.transpose(0, 2, 1) @ by_logits if shape.rank else by_logits
+        by_second[:, split:] = by_sum
+        by_linear[:, int(shape.number) :] = by_sum
+    if shape.number:
+        z = own / fixed.unit - linear[:, 0]
+        _by_mixture(z, second[:, :split], by_second[:, :split], shape.components)
+        if shape.states:
+            by_second[:, :split] *= (state == 0).astype(np.float32)[:, None, :]
+        by_linear[:, 0] = by_second[:, : shape.components].sum(axis=1)
+    by_hidden = weights.second[:, :h] @ by_second
+    by_hidden *= 1.0 - hidden * hidden
+    return Derivatives(features, by_hidden, by_linear, hidden, by_second, sums, by_logits)
+
+
+def slopes_of(made: Derivatives, fixed: Fixed, *, blocks: int = 1) -> Slopes:
+    """The sums over rows of the slopes by both layers: of products of what a layer is given and of derivatives.
+
+    Args:
+        blocks: Rows are added up in so many blocks, and the blocks then.
+    """
+    (d, h, n), linear = made.hidden.shape, made.by_linear.shape[1]
+    length = -(-n // blocks)
+    totals: list[NDArray[np.floating[Any]]] = []
+    for rows in (slice(k, k + length) for k in range(0, n, length)):
+        x, by_second = made.features[rows], made.by_second[:, :, rows]
+        sums = (
+            made.by_hidden.reshape(d * h, n)[:, rows] @ x,
+            made.by_linear.reshape(d * linear, n)[:, rows] @ x,
+            made.hidden[:, :, rows] @ by_second.transpose(0, 2, 1),
+            by_second.sum(axis=2),
+        )
+        totals = [total + each for total, each in zip(totals, sums, strict=True)] if totals else list(sums)
+    by_hidden, by_linear, second, constants = totals
+    by_feature = np.zeros((d, h + linear, made.features.shape[1] + 1), by_hidden.dtype)
+    by_feature[:, :h, :-1] = by_hidden.reshape(d, h, -1)
+    by_feature[:, h:, :-1] = by_linear.reshape(d, linear, -1)
+    first = by_feature[np.arange(d)[:, None], :, fixed.places]
+    return Slopes(first, np.concatenate([second, constants[:, None, :]], axis=1))
+
+
+def _by_logits(weights: Weights, fixed: Fixed, sums: Floats, state: Floats, shape: Shape) -> Floats:
+    """The derivatives by the logits of states: (columns, states, rows)."""
+    logits = weights.places @ sums + weights.bias[:, :, None] if shape.rank else sums
+    found = _softmax(logits + fixed.no_state)
+    np.negative(found, out=found)
+    chosen = np.clip(np.nan_to_num(state), 0, shape.states - 1).astype(np.int64)
+    found[np.arange(len(state))[:, None], chosen, np.arange(state.shape[1])[None, :]] += 1.0
+    return found
+
+
+def _by_mixture(z: Floats, raw: Floats, out: Floats, components: int) -> None:
+    """The derivatives by shifts, raw log scales and raw weights of the components, (columns, 3 · components, rows).
+
+    Of a component with responsibility r, weight π and residual u = (z - shift) / scale they are r u / scale,
+    r (u² - 1) times the slope of the bounded log scale, and r - π.
+    """
+    shift, raw_scale, raw_weight = (raw[:, i * components : (i + 1) * components] for i in range(3))
+    bent = np.tanh((raw_scale - np.float32(MIDDLE)) * np.float32(1.0 / HALF))
+    log_scale = np.float32(MIDDLE) + np.float32(HALF) * bent
+    weight, inverse = _softmax(raw_weight), np.exp(-log_scale)
+    u = (z[:, None, :] - shift) * inverse
+    held = _softmax(np.log(np.maximum(weight, np.float32(1e-30))) - log_scale - np.float32(0.5) * u * u)
+    np.multiply(held * u, inverse, out=out[:, :components])
+    np.multiply(held * (u * u - 1.0), 1.0 - bent * bent, out=out[:, components : 2 * components])
+    np.subtract(held, weight, out=out[:, 2 * components :])
+
+
+def _softmax(x: Floats) -> Floats:
+    """Over the middle axis."""
+    found = x - x.max(axis=1, keepdims=True)
+    np.exp(found, out=found)
+    found /= found.sum(axis=1, keepdims=True)
+    return found
