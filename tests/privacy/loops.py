@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.core.randomness import Key
-from understudy.privacy import batches, gradients
+from understudy.privacy import batches
 from understudy.privacy.clipping import Layer
 from understudy.privacy.factors import traced_factors
 from understudy.privacy.gradients import Job, Part, train
@@ -108,4 +108,6 @@ def exact_run(columns, *, clip, loop=None, state=None):
     draws = batches.draw_rounds(Key.new(0), np.arange(1), 1.0, noise, rows.exact_count, **most)
     draws = draws._replace(noise=np.zeros_like(draws.noise))
     exact = (rows.exact, rows.units)
-    return gradients.run_rounds(loop, network, state, exact, jnp.asarray(clip, jnp.float32), jnp.ones(1, bool), draws)
+    return compiled_training.run_rounds(
+        loop, network, state, exact, jnp.asarray(clip, jnp.float32), jnp.ones(1, bool), draws
+    )

@@ -10,8 +10,6 @@ import pytest
 from understudy.privacy.row_independence import RowsMixed, prove_row_independence
 from understudy.privacy.row_programs import apply_row_wise, row_program
 from understudy.synthesizers.prada.adversarial import critic as critics
-from understudy.synthesizers.prada.likelihood import density
-from understudy.synthesizers.prada.likelihood.parts import Shape, Weights
 
 STATE = {"w": np.arange(12, dtype=np.float32).reshape(3, 4) / 10, "b": np.ones(4, np.float32)}
 ROWS = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
@@ -154,33 +152,6 @@ def test_the_program_that_was_proved_is_the_one_that_runs():
 
     [made] = apply(fickle, ROWS)
     assert len(calls) == 1 and np.array_equal(made, ROWS)
-
-
-SHAPES = {
-    "numbers": {"number": True, "states": 0, "rank": 0},
-    "numbers with states": {"number": True, "states": 4, "rank": 0},
-    "few states": {"number": False, "states": 3, "rank": 0},
-    "many states": {"number": False, "states": 20, "rank": 4},
-}
-
-
-@pytest.mark.parametrize("kind", SHAPES.values(), ids=SHAPES.keys())
-def test_the_densities_of_prada_are_proved_and_so_run_on_all_rows_at_once(kind):
-    shape = Shape(columns=2, inputs=3, features=4, hidden=4, components=2, **kind)
-    weights = Weights(
-        first=np.ones((2, 4, 4 + shape.linear), np.float32),
-        second=np.ones((2, 5, shape.outputs), np.float32),
-        places=np.ones((2, shape.states * bool(shape.rank), shape.rank), np.float32),
-        bias=np.zeros((2, shape.states * bool(shape.rank)), np.float32),
-        unit=np.ones(2, np.float32),
-        sources=np.array([[0, 2, -1], [3, -1, -1]], np.int32),
-        is_state=np.ones((2, shape.states), bool),
-    )
-
-    def network(weights, rows):
-        return [factor for layer in density.factors(weights, rows, shape) for factor in layer[:2]]
-
-    prove(network, weights, (4 + 2 * 2, 5))
 
 
 def test_the_critic_is_proved_and_so_runs_on_all_rows_at_once():

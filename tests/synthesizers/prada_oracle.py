@@ -1,12 +1,6 @@
-"""The densities of a part's columns, for training: those of columns.py, in JAX, over padded weights side by side.
+"""The densities of columns in JAX, as a formula: what privacy/densities.py is held against.
 
-Pure functions over arrays; rows are the last axis. What the program reads of a row are the features of its part, its
-own scores, and its own states (`Part.rows`).
-
-The one rule: a column reads the features of its `sources` alone. Columns with fewer inputs than others have some that
-read nothing; their weights are zero, and stay zero.
-
-Source: Goodfellow (2015), arXiv:1510.01799, for gradients of single rows from factors.
+Rows are the last axis here.
 """
 
 import math
@@ -15,41 +9,18 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 
-from understudy.privacy.clipping import Layer
-from understudy.synthesizers.prada.likelihood.columns import HALF, MIDDLE, NEVER
-from understudy.synthesizers.prada.likelihood.parts import Shape, Weights
-from understudy.synthesizers.prada.programs import Array
-
-
-def factors(weights: Weights, x: jax.Array, shape: Shape) -> list[Layer]:
-    """For both layers, (a, δ) of every row: inputs, and derivatives of -log density by the pre-activations.
-
-    The derivatives are those by something added to the pre-activations, at zero: exact, and no gradient of a row is
-    ever formed. Columns are layers side by side.
-    """
-    a = _inputs(weights, x, shape)
-    first = _first(weights, a)
-
-    def densities(first, added):
-        b, linear = _bent(first, shape)
-        return column_densities(weights, linear, _second(weights, b) + added, x, shape), b
-
-    nothing = jnp.zeros((shape.columns, shape.outputs, x.shape[1]), x.dtype)
-    found, pull_back, b = jax.vjp(densities, first, nothing, has_aux=True)
-    of_first, of_second = pull_back(-jnp.ones_like(found))
-    return [Layer(a, of_first), Layer(b, of_second)]
+from understudy.privacy.densities import HALF, MIDDLE, NEVER, Shape, Weights
 
 
 def log_density(weights: Weights, x: jax.Array, shape: Shape) -> jax.Array:
-    """The log density of every column of every row, given what it reads: (columns, rows)."""
+    """The log density of every column of every row, given what it reads: (columns, rows).
+
+    Args:
+        x: As `densities.derivatives` reads rows: (rows, features + 1 + 2 · columns).
+    """
+    x = jnp.concatenate([x[:, : shape.features].T, x[:, shape.features + 1 :].T])
     b, linear = _bent(_first(weights, _inputs(weights, x, shape)), shape)
     return column_densities(weights, linear, _second(weights, b), x, shape)
-
-
-def used_inputs(sources: Array) -> jax.Array:
-    """Which rows of the first layers have weights: those of inputs that read something, and the constants."""
-    used = jnp.asarray(sources) >= 0
-    return jnp.concatenate([used, jnp.ones((used.shape[0], 1), bool)], axis=1)[:, :, None]
 
 
 def column_densities(weights: Weights, linear: jax.Array, second: jax.Array, x: jax.Array, shape: Shape) -> jax.Array:
@@ -82,9 +53,9 @@ def _mixture(raw: jax.Array, components: int) -> tuple[jax.Array, jax.Array, jax
 
 def _inputs(weights: Weights, x: jax.Array, shape: Shape) -> jax.Array:
     """What every column reads of rows, and a one: (columns, inputs + 1, rows)."""
-    sources = jnp.asarray(weights.sources)
-    read = jnp.take(x[: shape.features], jnp.maximum(sources, 0), axis=0, mode="clip")
-    return _with_one(read * (sources >= 0)[:, :, None].astype(x.dtype))
+    features = jnp.concatenate([x[: shape.features], jnp.zeros((1, x.shape[1]))])
+    sources = jnp.where(jnp.asarray(weights.sources) >= 0, weights.sources, shape.features)
+    return _with_one(features[sources])
 
 
 def _with_one(x: jax.Array) -> jax.Array:

@@ -1,40 +1,59 @@
-"""The slope that distillation follows is that of the density which the private steps train."""
+"""The slope that distillation follows is that of the density, and so are the derivatives that private steps follow."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
+from prada_oracle import log_density
 
 from prada_densities import VARIABLES, columns, parts, rows, some_pairs
-from understudy.synthesizers.prada.likelihood.density import log_density
-from understudy.synthesizers.prada.likelihood.parts import tight_part
-from understudy.synthesizers.prada.likelihood.slopes import Learned, given_of, slope
+from understudy.privacy.densities import derivatives, fixed_of
+from understudy.synthesizers.prada.likelihood.slopes import Learned, slope
 
 
-@pytest.mark.parametrize("tight", [False, True], ids=["room to spare", "tight"])
-def test_slopes_are_those_of_the_mean_log_density(tight):
+def test_slopes_are_those_of_the_mean_log_density():
     made, x = columns(some_pairs()), rows(60)
     for part in parts(made):
-        part = tight_part(part, made, VARIABLES) if tight else part
         weights, read = part.pack(made, VARIABLES), part.rows(x.inputs, x.own, x.states)
 
         def total(learned, part=part, weights=weights, read=read):
             named = dict(zip(Learned._fields, learned, strict=True))
             return jnp.sum(jnp.mean(log_density(weights._replace(**named), jnp.asarray(read), part.shape), axis=1))
 
-        learned = Learned(*(np.asarray(value) for value in weights[:4]))
-        expected = jax.grad(total)([jnp.asarray(each) for each in learned])
-        found = slope(learned, given_of(weights), np.ascontiguousarray(read.T), part.shape)
+        expected = jax.grad(total)([jnp.asarray(each) for each in weights[:4]])
+        found = slope(weights, fixed_of(weights, part.shape), read, part.shape)
         for name, one, other in zip(Learned._fields, found, expected, strict=True):
             if other.size:
                 np.testing.assert_allclose(one, other, atol=2e-5, err_msg=f"{part.shape}, {name}")
 
 
+def test_derivatives_make_the_gradient_of_the_log_density_row_by_row():
+    made, x = columns(some_pairs()), rows(20)
+    for part in parts(made):
+        weights, read = part.pack(made, VARIABLES), part.rows(x.inputs, x.own, x.states)
+
+        def density(layers, row, part=part, weights=weights):
+            return jnp.sum(log_density(weights._replace(**layers), row[None, :], part.shape))
+
+        layers = {"first": jnp.asarray(weights.first), "second": jnp.asarray(weights.second)}
+        expected = jax.jit(jax.vmap(jax.grad(density), in_axes=(None, 0)))(layers, jnp.asarray(read))
+        fixed = fixed_of(weights, part.shape)
+        found = derivatives(weights, fixed, read, part.shape)
+        given = np.concatenate([found.features, np.zeros((20, 1), np.float32)], axis=1)[:, fixed.places]
+        by_first = np.concatenate([found.by_hidden, found.by_linear], axis=1)
+        bent = np.concatenate([found.hidden, np.ones((len(found.hidden), 1, 20), np.float32)], axis=1)
+        first = np.einsum("rdi,dor->rdio", given, by_first)
+        second = np.einsum("dhr,dor->rdho", bent, found.by_second)
+        np.testing.assert_allclose(first, expected["first"], rtol=1e-3, atol=2e-4)
+        np.testing.assert_allclose(second, expected["second"], rtol=1e-3, atol=2e-4)
+
+
 def test_no_weight_and_no_row_makes_a_slope_that_is_not_finite():
     made, x = columns(some_pairs()), rows(60)
     for part in parts(made):
-        weights, read = part.pack(made, VARIABLES), 50 * part.rows(x.inputs, x.own, x.states)
-        read[part.shape.features + part.shape.columns :] /= 50  # states stay states
-        far = Learned(*(30 * np.asarray(value) for value in weights[:4]))
-        found = slope(far, given_of(weights), np.ascontiguousarray(read.T), part.shape)
+        shape, weights = part.shape, part.pack(made, VARIABLES)
+        read = 50 * part.rows(x.inputs, x.own, x.states)
+        read[:, shape.features] = 1.0
+        read[:, shape.features + 1 + shape.columns :] /= 50  # states stay states
+        far = weights._replace(**{name: 30 * getattr(weights, name) for name in Learned._fields})
+        found = slope(far, fixed_of(weights, shape), read, shape)
         assert all(np.isfinite(each).all() for each in found)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.privacy.clipping import Layer
+from understudy.privacy.densities import DensityLoop, Floats, Weights
 from understudy.privacy.factors import Loop, traced_factors
 
 Array = jax.Array
@@ -71,6 +72,39 @@ class ObservedLoop:
         return state._replace(inner=self.inner.finish(state.inner, key))
 
 
+class ObservedDensities:
+    """The state of a training of densities, and what is kept of its steps; changed in place.
+
+    Attributes:
+        inner: The state of the loop that is observed.
+        seen: The noisy sums of all steps, (steps, numbers in a sum).
+        frozen: Those of an earlier training, to go on with.
+        step: How many steps are done.
+    """
+
+    def __init__(self, inner: Any, seen: NDArray[np.float32], frozen: NDArray[np.float32] | None):
+        self.inner, self.seen, self.frozen, self.step = inner, seen, frozen, 0
+
+
+def _observe_densities(part: Any, steps: int, frozen: NDArray[np.float32] | None, *, silent: bool) -> Any:
+    loop: DensityLoop = part.loop
+
+    def weights(state: ObservedDensities) -> Weights:
+        return loop.weights(state.inner)
+
+    def update(state: ObservedDensities, slopes: Sequence[Floats]) -> ObservedDensities:
+        state.seen[state.step] = np.concatenate([each.ravel() for each in slopes])
+        used = state.seen[state.step] if state.frozen is None else state.frozen[state.step]
+        ends = np.cumsum([each.size for each in slopes])[:-1].tolist()
+        parts = [each.reshape(like.shape) for each, like in zip(np.split(used, ends), slopes, strict=True)]
+        state.inner, state.step = loop.update(state.inner, parts), state.step + 1
+        return state
+
+    state = ObservedDensities(part.state, np.zeros((steps, loop.shape.size), np.float32), frozen)
+    observed = dataclasses.replace(loop, weights=weights, update=update, silent=silent)
+    return dataclasses.replace(part, loop=observed, state=state)
+
+
 def observe(part: Any, steps: int, frozen: NDArray[np.float32] | None, *, silent: bool) -> Any:
     """A part of a training, to be run with an observed loop.
 
@@ -80,6 +114,8 @@ def observe(part: Any, steps: int, frozen: NDArray[np.float32] | None, *, silent
         frozen: Noisy sums to go on with, (steps, numbers in a sum).
         silent: Whether gradients count as zero, so that the noisy sums are noise alone.
     """
+    if isinstance(part.loop, DensityLoop):
+        return _observe_densities(part, steps, frozen, silent=silent)
     size = traced_factors(part.loop, part.state, len(part.columns), 1).size
     empty = np.zeros((steps, size), np.float32)
     state = ObservedState(

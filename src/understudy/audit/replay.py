@@ -206,5 +206,5 @@ def _watched(table: Any, schema: Schema, method: Method, epsilon: float, delta: 
 
 def _programs() -> int:
     """How many programs were compiled for trainings."""
-    module = sys.modules.get("understudy.privacy.gradients")
+    module = sys.modules.get("understudy.privacy.compiled_training")
     return 0 if module is None else int(module.run_rounds._cache_size())

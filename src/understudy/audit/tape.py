@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.audit.observed_loop import ObservedState, observe
+from understudy.audit.observed_loop import ObservedDensities, ObservedState, observe
 from understudy.core.randomness import Key
 from understudy.privacy.plan import Charge
 
@@ -116,7 +116,7 @@ class Tape:
             watched.append(dataclasses.replace(job, parts=parts))
         return watched
 
-    def trained(self, states: list[list[ObservedState]]) -> list[list[Any]]:
+    def trained(self, states: list[list[ObservedState | ObservedDensities]]) -> list[list[Any]]:
         seen = [np.asarray(state.seen) for job in states for state in job]
         charge = self.unreleased.pop() if self.unreleased else None
         self.releases.append(Release(TRAINING, charge, seen, None, _side_by_side(seen)))
