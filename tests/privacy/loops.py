@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.core.randomness import Key
-from understudy.privacy import batches
+from understudy.privacy import batches, compiled_training
 from understudy.privacy.clipping import Layer
 from understudy.privacy.factors import traced_factors
 from understudy.privacy.gradients import Job, Part, train

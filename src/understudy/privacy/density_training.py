@@ -82,7 +82,7 @@ def clipped_sums(made: Derivatives, fixed: Fixed, inside: NDArray[np.bool_], cli
     derivative by what it makes, so its squared norm is |a|² |δ|², and that by both layers their sum.
 
     Args:
-        made: Of the rows of a batch. Its derivatives are changed.
+        made: Of the rows of a batch, whose features are finite (`pad_rows`). Its derivatives are changed.
         inside: (units, rows of a unit): which places hold a row.
         clip_norms: (columns,).
 
