@@ -96,9 +96,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--methods", nargs="+", default=["copula"])
     parser.add_argument("--engine", default="local")
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="Where rows are made; a temporary folder if none."
-    )
+    parser.add_argument("--folder", type=Path, default=None, help="Where rows are made; a temporary folder if none.")
     parser.add_argument("--keep", action="store_true", help="Leave the rows there.")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
