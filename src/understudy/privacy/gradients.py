@@ -228,8 +228,10 @@ def _with_drawn_rows(job: Job[State], entry: PlannedMechanism, *, key: Key, rate
     """A job that was charged, with the rows alone that its batches draw, if its table is not in memory."""
     steps = max(part.loop.steps_per_round for part in job.parts)
     columns = tuple(dict.fromkeys(name for part in job.parts for name in part.columns))
-    rounds, options = entry.times // steps, {"key": key, "rate": rate, "capacity": capacity}
-    return dataclasses.replace(job, rows=drawn_rows(job.rows, columns, rounds=rounds, steps=steps, **options))
+    rows = drawn_rows(
+        job.rows, columns, key=key, rate=rate, rounds=entry.times // steps, steps=steps, capacity=capacity
+    )
+    return dataclasses.replace(job, rows=rows)
 
 
 # The loop -----------------------------------------------------------------------------------------------------------
@@ -343,8 +345,8 @@ def _train_together(trainings: Sequence[_Training[State]], capacity: int, count:
 
     def draws(each: _Training[State], rows: PaddedRows, numbers: NDArray[np.int64]) -> Draws:
         of_part = {"part": each.number, "steps": steps, "most": most, "size": network.size}
-        of_part["among"] = rows.numbers
-        return draw_rounds(each.key, numbers, each.rate, each.noise, rows.exact_count, **of_part)
+        exact = rows.exact_count
+        return draw_rounds(each.key, numbers, each.rate, each.noise, exact, among=rows.numbers, **of_part)
 
     with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
         for first in range(0, last, at_once):

@@ -151,6 +151,11 @@ class StreamedTable:
     kind: str
     source: str
 
+    @property
+    def in_files(self) -> bool:
+        """Whether another process can read it."""
+        return not any(isinstance(reader.piece, LazyPiece) for reader in self.readers)
+
 
 def stream(source: Any, schema: Schema, *, memory: float = MEMORY, always: bool = False) -> StreamedTable | None:
     """A table in partitions; None if it is one that is read at once.
