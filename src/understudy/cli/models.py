@@ -75,12 +75,10 @@ def fit(
     ledger: str | None,
     seed: int | None,
     strict: bool,
-    engine: str,
-    address: str | None,
-    memory: float,
     quiet: bool,
     as_json: bool,
     output: str,
+    **engine: Any,
 ) -> None:
     """Fits a model to DATA within a privacy budget.
 
@@ -116,9 +114,7 @@ def fit(
         progress=False if quiet else None,
         ledger=ledger,
         strict=strict,
-        engine=engine,
-        address=address,
-        memory=memory,
+        **engine,
     )
     with noted("The fit was done and stays charged; its model may not be written."):
         _save(model, output)

@@ -36,7 +36,7 @@ def unpack(content: bytes) -> Any:
 
 def _described(value: Any, arrays: list[bytes]) -> Any:
     """A value in JSON: plain ones as they are, others as a pair of their kind and their parts."""
-    kind: type[Any] = type(value)
+    kind = cast("type[Any]", type(value))
     if value is None or kind in (bool, int, float, str):
         return value
     if kind is np.ndarray and value.dtype.kind in "biuf":
@@ -51,7 +51,7 @@ def _described(value: Any, arrays: list[bytes]) -> Any:
     if kind in (datetime.date, datetime.datetime):
         return [kind.__name__, value.isoformat()]
     if issubclass(kind, np.generic):
-        return ["scalar", [np.dtype(kind).str, value.item()]]
+        return ["scalar", [value.dtype.str, value.item()]]
     if dataclasses.is_dataclass(kind) and kind.__module__.startswith(f"{_PACKAGE}."):
         fields = {each.name: _described(getattr(value, each.name), arrays) for each in dataclasses.fields(kind)}
         return ["dataclass", [kind.__module__, kind.__qualname__, fields]]
