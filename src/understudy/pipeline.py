@@ -308,7 +308,7 @@ def _lock_parts(
         max_rows_per_unit=planned.ledger.max_rows_per_unit,
         key=planned.key,
         memory=int(memory * 2**28),
-        engine=engine,
+        engine=engine if table.in_files else None,
     )
 
 

@@ -61,6 +61,7 @@ def plan(
 )
 @click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
 @options.strict
+@options.engine
 @click.option("--quiet", is_flag=True, help="Print neither progress nor receipt.")
 @options.as_json
 @options.output("the model")
@@ -77,18 +78,21 @@ def fit(
     quiet: bool,
     as_json: bool,
     output: str,
+    **engine: Any,
 ) -> None:
     """Fits a model to DATA within a privacy budget.
 
-    DATA is a file (CSV, Parquet, Excel and others) or the URL of a table in a database. SCHEMA states what is publicly
-    known about it. The receipt, which says what was measured and what it cost, is printed at the end. An existing model
-    file is replaced. The receipt shows red flags, such as a large epsilon; with --strict, any of them is a refusal.
+    DATA is a file (CSV, Parquet, Excel and others), the URL of a table in a database, or a folder of Parquet files or a
+    quoted glob, which are read in partitions and need not fit into memory. SCHEMA states what is publicly known about
+    it. The receipt, which says what was measured and what it cost, is printed at the end. An existing model file is
+    replaced. The receipt shows red flags, such as a large epsilon; with --strict, any of them is a refusal.
 
     \b
     Example:
       understudy fit people.csv people.toml --epsilon 1 --ledger budget.jsonl -o people.understudy
       understudy fit people.csv people.toml --epsilon 1 --set encoding_share=0.5 -o people.understudy
       understudy fit people.csv people.toml --epsilon 1 --method aim --strict -o people.understudy
+      understudy fit 'rows/*.parquet' rows.toml --epsilon 1 --engine ray --address auto -o rows.understudy
     """
     check_place(output, table, schema, ledger)
     configured = options.configured(method, settings)
@@ -110,6 +114,7 @@ def fit(
         progress=False if quiet else None,
         ledger=ledger,
         strict=strict,
+        **engine,
     )
     with noted("The fit was done and stays charged; its model may not be written."):
         _save(model, output)

@@ -36,7 +36,7 @@ def unpack(content: bytes) -> Any:
 
 def _described(value: Any, arrays: list[bytes]) -> Any:
     """A value in JSON: plain ones as they are, others as a pair of their kind and their parts."""
-    kind = type(value)
+    kind = cast("type[Any]", type(value))
     if value is None or kind in (bool, int, float, str):
         return value
     if kind is np.ndarray and value.dtype.kind in "biuf":
@@ -50,7 +50,7 @@ def _described(value: Any, arrays: list[bytes]) -> Any:
         return ["bytes", base64.b64encode(value).decode()]
     if kind in (datetime.date, datetime.datetime):
         return [kind.__name__, value.isoformat()]
-    if isinstance(value, np.generic):
+    if issubclass(kind, np.generic):
         return ["scalar", [value.dtype.str, value.item()]]
     if dataclasses.is_dataclass(kind) and kind.__module__.startswith(f"{_PACKAGE}."):
         fields = {each.name: _described(getattr(value, each.name), arrays) for each in dataclasses.fields(kind)}
@@ -80,7 +80,8 @@ def _read(described: Any, numbers: memoryview, place: list[int]) -> Any:
         return _TIMES[kind].fromisoformat(parts)
     if kind == "scalar":
         return np.dtype(parts[0]).type(parts[1])
-    return _dataclass(*parts, numbers, place)
+    module, name, fields = parts
+    return _dataclass(module, name, fields, numbers, place)
 
 
 def _dataclass(module: str, name: str, fields: dict[str, Any], numbers: memoryview, place: list[int]) -> Any:

@@ -80,8 +80,8 @@ def _train_together(trainings: Sequence[Training[State]], capacity: int, count: 
 
     def draws(each: Training[State], rows: PaddedRows, numbers: NDArray[np.int64]) -> Draws:
         of_part = {"part": each.number, "steps": steps, "most": most, "size": network.size}
-        of_part["among"] = rows.numbers
-        return draw_rounds(each.key, numbers, each.rate, each.noise, rows.exact_count, **of_part)
+        exact = rows.exact_count
+        return draw_rounds(each.key, numbers, each.rate, each.noise, exact, among=rows.numbers, **of_part)
 
     with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
         for first in range(0, last, at_once):

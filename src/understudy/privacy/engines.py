@@ -15,18 +15,22 @@ NAMES = ("local", "ray")
 Summing = RayEngine
 
 
+class WrongEngine(ValueError):
+    """There is no such engine, or it has no address."""
+
+
 def resolve(name: str, address: str | None = None) -> Summing | None:
     """The engine of a name; None for the cores of this machine.
 
     Raises:
-        ValueError: There is no such engine, or an address is given for one that has none.
+        WrongEngine: There is no such engine, or an address is given for one that has none.
         ImportError: Its library is not installed.
     """
     if name not in NAMES:
-        raise ValueError(f"engine: expected one of {', '.join(NAMES)}, got {name!r}.")
+        raise WrongEngine(f"engine: expected one of {', '.join(NAMES)}, got {name!r}.")
     if name == "local":
         if address is not None:
-            raise ValueError('address: the local engine has none. Set engine to "ray", or leave the address out.')
+            raise WrongEngine('address: the local engine has none. Set engine to "ray", or leave the address out.')
         return None
     return RayEngine(address)
 

@@ -162,8 +162,10 @@ def _with_drawn_rows(job: Job[State], entry: PlannedMechanism, *, key: Key, rate
     """A job that was charged, with the rows alone that its batches draw, if its table is not in memory."""
     steps = max(part.loop.steps_per_round for part in job.parts)
     columns = tuple(dict.fromkeys(name for part in job.parts for name in part.columns))
-    rounds, options = entry.times // steps, {"key": key, "rate": rate, "capacity": capacity}
-    return dataclasses.replace(job, rows=drawn_rows(job.rows, columns, rounds=rounds, steps=steps, **options))
+    rows = drawn_rows(
+        job.rows, columns, key=key, rate=rate, rounds=entry.times // steps, steps=steps, capacity=capacity
+    )
+    return dataclasses.replace(job, rows=rows)
 
 
 def _trainings(

@@ -33,6 +33,8 @@ def mean_score(below: Floats, above: Floats) -> Floats:
     """E[Z | below < Φ(Z) < above] = (φ(a) - φ(b)) / (above - below) with a, b the scores of the two levels."""
     a, width = normal_score(below), above - below
     wide = width > 1e-9
+    if not np.any(wide):  # as in a column without repeated values
+        return a
     density = normal_density(a) - normal_density(normal_score(above))
     return np.where(wide, density / np.where(wide, width, 1.0), a)
 

@@ -37,10 +37,12 @@ class Distribution:
         if self.integer:
             below, above = np.interp(x - 0.5, self.values, self.cdf), np.interp(x + 0.5, self.values, self.cdf)
             return below, np.maximum(below, above)
-        first = np.searchsorted(self.values, x, side="left")
         after = np.searchsorted(self.values, x, side="right")
         level = np.interp(x, self.values, self.cdf)
-        repeated = after - first > 1
+        repeated = (after > 1) & (self.values[np.maximum(after - 2, 0)] == x)
+        if not np.any(repeated):  # most distributions have no atom, and a search takes longer than the rest
+            return level, level
+        first = np.searchsorted(self.values, x, side="left")
         below = np.where(repeated, self.cdf[np.minimum(first, len(self.cdf) - 1)], level)
         return below, np.where(repeated, self.cdf[after - 1], level)
 

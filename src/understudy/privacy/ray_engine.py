@@ -25,9 +25,11 @@ from typing import Any
 from understudy.core import wire
 from understudy.core.processors import cores
 from understudy.privacy.partitions import Arrays, Derived, Partition, Task
+from understudy.privacy.row_maps import LevelBin, MissingScore, NormalScore, OneHot
 
 TRIES = 20
 """A task whose worker or node dies is tried again so often."""
+_DRAWING = (NormalScore, MissingScore, LevelBin, OneHot)  # The maps that hold a key.
 _AT_ONCE = 3  # Tasks that are given out for each core of the cluster, so that none waits and few results do.
 
 
@@ -141,7 +143,7 @@ def shipped(part: Partition) -> Partition:
     if not isinstance(part, Derived):
         return part
     maps = {
-        name: dataclasses.replace(each, key=each.key.sealed()) if hasattr(each, "key") else each
+        name: dataclasses.replace(each, key=each.key.sealed()) if isinstance(each, _DRAWING) else each
         for name, each in part.maps.items()
     }
     return Derived(shipped(part.base), maps)

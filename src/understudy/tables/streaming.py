@@ -119,9 +119,7 @@ class PartitionReader:
     def read_units(self, seeds: tuple[int, int]) -> np.ndarray:
         assert self.schema.unit is not None
         places, texts = unit_texts(self._load([self.schema.unit]), self.schema)
-        first, second = seeds
-        hashes = [texts.hash(first, second, first ^ second, 1), texts.hash(second, first, second, 2)]
-        found = np.stack([each.to_numpy()[places] for each in hashes], axis=1)
+        found = np.stack([texts.hash(seed).to_numpy()[places] for seed in seeds], axis=1)
         return found if self.known is None else found[self._kept()]
 
     def _load(self, names: Sequence[str]) -> Source:
@@ -152,6 +150,11 @@ class StreamedTable:
     labels: Mapping[str, Sequence[str]]
     kind: str
     source: str
+
+    @property
+    def in_files(self) -> bool:
+        """Whether another process can read it."""
+        return not any(isinstance(reader.piece, LazyPiece) for reader in self.readers)
 
 
 def stream(source: Any, schema: Schema, *, memory: float = MEMORY, always: bool = False) -> StreamedTable | None:

@@ -1,0 +1,191 @@
+"""Ray: the same bytes as here, whoever dies meanwhile, and nothing in the clear that Ray keeps.
+
+All of it is slow: starting a cluster takes seconds.
+"""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.exceptions import InvalidTag
+
+from understudy.core.randomness import Key
+from understudy.privacy import engines
+from understudy.privacy.partitions import Derived, Held
+from understudy.privacy.piecewise import Distribution, LevelScale
+from understudy.privacy.ray_engine import EngineError, Failure, RayEngine, decrypted, encrypted, shipped
+from understudy.privacy.row_maps import LevelBin
+from understudy.tables.structure import TableError
+
+ROOT = Path(__file__).parents[2]
+on_a_cluster = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+
+
+# What a task is given and gives, without a cluster.
+
+
+def test_what_goes_to_a_task_and_back_is_ciphertext():
+    key, planted = os.urandom(32), np.full(1000, 77_777_777, np.int64)
+    content = encrypted(key, {"Xanthippe": planted})
+    assert b"Xanthippe" not in content and planted[:1].tobytes() not in content
+    assert content != encrypted(key, {"Xanthippe": planted})
+    np.testing.assert_array_equal(decrypted(key, content)["Xanthippe"], planted)
+
+
+@pytest.mark.parametrize("at", [0, 12, -1])
+def test_what_was_changed_on_its_way_is_not_read(at):
+    key = os.urandom(32)
+    content = bytearray(encrypted(key, [1, 2]))
+    content[at] ^= 1
+    with pytest.raises(InvalidTag):
+        decrypted(key, bytes(content))
+
+
+def test_a_task_gets_keys_that_open_one_stream_each():
+    root = Key.new(5)
+    scale = LevelScale(Distribution(np.array([0.0, 1.0]), np.array([0.0, 1.0])))
+    row_map = LevelBin("x", scale, np.array([0.0, 0.5, 1.0]), False, root.child("x"))
+    part = Derived(Held({"x": np.array([np.nan] * 50)}, 0, 50), {"y": row_map})
+    sent = shipped(part)
+    assert sent.maps["y"].key.entropy != root.entropy and sent.derivation is None
+    np.testing.assert_array_equal(sent.exact(["y"])["y"], part.exact(["y"])["y"])
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (TableError("x.parquet cannot be read."), TableError, "x.parquet cannot be read."),
+        (ValueError("Xanthippe"), EngineError, "a task of the Ray cluster failed (ValueError)."),
+        (KeyError("Xanthippe"), EngineError, "a task of the Ray cluster failed (KeyError)."),
+    ],
+)
+def test_an_error_comes_back_by_its_type_and_only_ours_with_its_message(error, kind, message):
+    found = Failure.of(error).error()
+    assert type(found) is kind and str(found) == message
+
+
+@pytest.mark.slow
+@on_a_cluster
+def test_an_engine_is_never_written():
+    with pytest.raises(TypeError, match="never written"):
+        RayEngine().__reduce__()
+    assert repr(engines.resolve("ray")) == "RayEngine()"
+
+
+# A cluster.
+
+FIT = """
+    import sys, threading, time, os, pathlib
+    sys.path.insert(0, "tests")
+    import numpy as np, polars as pl, ray, understudy as us
+    from conftest import MIXED, QUICK
+    from fits import planted
+    from understudy.synthesizers import METHODS
+
+    folder = pathlib.Path(sys.argv[1])
+    method = METHODS[sys.argv[2]](**QUICK.get(sys.argv[2], {}))
+    table = planted(400)
+    if not (folder / "rows").exists():
+        (folder / "rows").mkdir()
+        for i in range(8):
+            table[i * 50 : i * 50 + 50].write_parquet(folder / "rows" / f"{i}.parquet")
+    def fit(**options):
+        model = us.fit(folder / "rows", MIXED, method, epsilon=1.0, seed=3, progress=False, **options)
+        model.save(folder / "model")
+        return (folder / "model").read_bytes()
+"""
+
+
+def run(script, *given, timeout=400):
+    """Runs a script that fits, in a process of its own with a cluster of its own; returns what it prints."""
+    code = textwrap.dedent(FIT) + textwrap.dedent(script)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "RAY_ADDRESS": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, given)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@on_a_cluster
+def test_a_fit_has_the_same_bytes_and_leaves_nothing_of_a_row_in_the_session_folder(tmp_path):
+    """With objects so large that Ray would write them to disk, and values that are in one row alone."""
+    session = Path("/tmp") / f"us{os.getpid()}"  # sockets of Ray must have short names
+    script = """
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                 _temp_dir=sys.argv[3], object_store_memory=80 * 2**20)
+        assert fit(engine="ray") == fit()
+        print("kept", ray.is_initialized())
+        ray.shutdown()
+    """
+    assert "kept True" in run(script, tmp_path, "copula", session)
+    content = b"".join(path.read_bytes() for path in session.rglob("*") if path.is_file() and not path.is_socket())
+    assert len(content) > 1000  # there are logs
+    for planted in (b"Xanthippe", b"Zinnober", b"123456.789", b"71.828", np.float64(123456.789012).tobytes()):
+        assert planted not in content
+
+
+@pytest.mark.slow
+@on_a_cluster
+@pytest.mark.parametrize("method", ["copula", "prada"])
+def test_a_worker_that_is_killed_makes_no_difference(method, tmp_path):
+    script = """
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        killed = []
+
+        def kill(until):
+            import psutil
+
+            while time.time() < until and len(killed) < 3:
+                time.sleep(0.01)
+                for each in psutil.Process().children(recursive=True):
+                    if each.is_running() and "".join(each.cmdline()).startswith("ray::_work"):
+                        each.kill()
+                        killed.append(each.pid)
+                        time.sleep(1.0)
+                        break
+
+        whole = fit()
+        thread = threading.Thread(target=kill, args=(time.time() + 60,), daemon=True)
+        thread.start()
+        assert fit(engine="ray") == whole
+        print("killed", len(killed))
+        ray.shutdown()
+    """
+    killed = re.search(r"killed (\d+)", run(script, tmp_path, method))
+    assert killed and int(killed[1]) >= 1
+
+
+@pytest.mark.slow
+@on_a_cluster
+def test_a_cluster_is_started_and_stopped_where_there_is_none_and_errors_name_the_file(tmp_path):
+    script = """
+        from understudy.tables.structure import TableError
+        from understudy.privacy.ledger_file import LedgerFile
+        charge = LedgerFile.charge
+
+        def charge_and_lose(*given, **named):
+            (folder / "rows" / "5.parquet").unlink()
+            return charge(*given, **named)
+
+        LedgerFile.charge = charge_and_lose
+        try:
+            fit(engine="ray", ledger=folder / "budget.jsonl")
+        except TableError as error:
+            print(error)
+        print("running", ray.is_initialized())
+    """
+    printed = run(script, tmp_path, "independent")
+    assert "5.parquet cannot be read" in printed and "stays charged" in printed and "running False" in printed
