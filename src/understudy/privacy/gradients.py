@@ -202,8 +202,11 @@ def _noise(job: Job[Any], planned: str, networks: Sequence[FactorProgram]) -> La
     """The noise on the sums of all parts of a job, in deviation what the ledger will charge for.
 
     Raises:
-        ValueError: There is so much of it that rounding to its grid would take the clipping norm.
+        ValueError: There is so much of it that rounding to its grid would take the clipping norm, or clipping norms do
+            not fit their network.
     """
+    for part, network in zip(job.parts, networks, strict=True):
+        network.check_norms(np.shape(part.clip_norm))
     norm, size = job.clip_norm, sum(network.size for network in networks)
     noise = LatticeNoise.of(job.ledger.noise(planned) * norm, clip_norm=norm, size=size)
     if 1 - noise.rounding(size) / norm < LEAST_USABLE:
