@@ -49,7 +49,7 @@ def test_too_little_noise_is_certified(monkeypatch):
 @pytest.mark.parametrize("method", FREE)
 def test_what_is_cut_down_costs_no_budget(method):
     budget, whole = Budget(epsilon=1.0, delta=DELTA), METHODS[method]()
-    cut = without_free_work(whole)
+    cut = without_free_work(whole, MIXED)
     assert cut != whole
     assert planned_mechanisms(MIXED, cut, budget) == planned_mechanisms(MIXED, whole, budget)
 
