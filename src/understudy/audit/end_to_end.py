@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from understudy import pipeline
 from understudy.audit.privacy_loss import FitLoss, watched
 from understudy.audit.shortened import AFTER_RELEASES_OF_PRADA, shortened
+from understudy.audit.simulated import Simulated
 from understudy.audit.tradeoff import Alarms, best_threshold, claimed_mu, expected_bound, mu_lower_bound
 from understudy.audit.worlds import Worlds, worst_cases
 from understudy.core.randomness import Key
@@ -126,6 +127,7 @@ def end_to_end(
     fits: int = 400,
     key: Key | None = None,
     confidence: float = CONFIDENCE,
+    simulated: Simulated | None = None,
 ) -> EndToEnd:
     """Attacks a method on worst-case tables of a schema, and certifies lower bounds on its mu and epsilon.
 
@@ -136,6 +138,7 @@ def end_to_end(
         fits: How many fits are made, both tables and both halves together, besides a few that choose the tables.
         key: A seeded key repeats an audit, with the noise of tests. None: the noise that ships.
         confidence: Of the bounds.
+        simulated: Whose rows both tables have besides canaries; None: rows made from the schema.
 
     Raises:
         ValueError: There are too few fits for both tables and both halves.
@@ -146,16 +149,14 @@ def end_to_end(
     attack = _Attack(schema, method, Budget(epsilon=epsilon, delta=delta), key or Key.new())
     mu, threshold_delta = attack.claim()
     units = max(1, round(GROUP_MU / mu))
-    worlds = attack.choose_worlds(units)
+    worlds = attack.choose_worlds(list(worst_cases(schema, units=units, simulated=simulated)))
     half = fits // 4
     without, with_units = attack.fits(worlds, 2 * half)
     chosen = choose_statistic(without[:half], with_units[:half], error=1 - confidence)
     judged = [_Judged.of(likelihood_ratio(without), without, with_units)]
     judged.append(_Judged.of(chosen, without[half:], with_units[half:]))
-    each = 1 - (1 - confidence) / len(judged)
-    bounds = [
-        mu_lower_bound(test.seen, confidence=each, units=units, threshold_delta=threshold_delta) for test in judged
-    ]
+    each: Any = {"confidence": 1 - (1 - confidence) / len(judged), "units": units}
+    bounds = [mu_lower_bound(test.seen, threshold_delta=threshold_delta, **each) for test in judged]
     bound, test = max(zip(bounds, judged, strict=True), key=lambda both: both[0])
     power = {"tight": mu, "halved noise": 2 * mu}
     return EndToEnd(
@@ -174,8 +175,7 @@ def end_to_end(
         false_alarms=test.seen.without / test.seen.fits_without,
         misses=1 - test.seen.hits / test.seen.fits_with,
         power={
-            name: gaussian_epsilon(expected_bound(true, fits=2 * half, confidence=each, units=units), delta)
-            for name, true in power.items()
+            name: gaussian_epsilon(expected_bound(true, fits=2 * half, **each), delta) for name, true in power.items()
         },
     )
 
@@ -205,9 +205,8 @@ class _Attack:
         plan = planned_mechanisms(pipeline.modelled_by(self.method, self.schema), self.method, self.budget)
         return claimed_mu(planned_charges(plan, Ledger(self.budget, plan).scale))
 
-    def choose_worlds(self, units: int) -> Worlds:
+    def choose_worlds(self, tried: Sequence[Worlds]) -> Worlds:
         """The pair of tables whose releases tell the most, by the information in a few fits of each."""
-        tried = list(worst_cases(self.schema, units=units))
         told = [self._information(worlds, i) for i, worlds in enumerate(tried)]
         return tried[int(np.argmax(told))]
 
