@@ -141,8 +141,9 @@ def unit_gradients(layers: Sequence[Layer], table: KnownTable, clip_norm: Array)
     norms = jnp.sqrt(squares).reshape(*clip_norm.shape, *table.units.shape)
     scale = jnp.minimum(1.0, clip_norm[..., None] / jnp.maximum(norms.sum(axis=-1), 1e-30))  # (..., units)
     summed = [each.reshape(*each.shape[:-1], *table.units.shape).sum(axis=-1) for each in gradients]
-    scale = jnp.expand_dims(scale, (-3, -2)) if clip_norm.ndim else scale
-    return jnp.concatenate([(scale * each).reshape(-1, len(table.units)) for each in summed])
+    # One for each unit, with as many axes as a layer's gradients: (..., in, out, units).
+    weights = [jnp.expand_dims(scale, tuple(range(clip_norm.ndim, each.ndim - 1))) for each in summed]
+    return jnp.concatenate([(w * each).reshape(-1, len(table.units)) for w, each in zip(weights, summed, strict=True)])
 
 
 def _gradients(layer: Layer) -> Array:
@@ -185,7 +186,7 @@ def loss_of_steps(told: Sequence[NDArray[np.float32]], *, canaries: int, rate: f
 
     def loss(place: Floats, shift: Floats) -> Floats:
         exponents = drawn * (shift * place)[..., None] - (drawn * shift[..., None]) ** 2 / 2
-        return logsumexp(chances + exponents, axis=-1)
+        return np.asarray(logsumexp(chances + exponents, axis=-1), np.float64)
 
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     places = shift[:, None, None] * drawn[:, None] + nodes  # (steps, canaries drawn, nodes)

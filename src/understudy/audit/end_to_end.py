@@ -146,7 +146,7 @@ def end_to_end(
     if fits < LEAST_FITS:
         raise ValueError(f"fits: expected at least {LEAST_FITS}, got {fits}.")
     method = without_free_work(resolve(method), schema)
-    attack = _Attack(schema, method, Budget(epsilon=epsilon, delta=delta), key or Key.new())
+    attack = Attack(schema, method, Budget(epsilon=epsilon, delta=delta), key or Key.new())
     mu, threshold_delta = attack.claim()
     units = max(1, round(GROUP_MU / mu))
     worlds = attack.choose_worlds(list(worst_cases(schema, units=units, simulated=simulated)))
@@ -194,7 +194,9 @@ Observed = dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Attack:
+class Attack:
+    """A method under attack: what is fitted, what it claims, and the randomness of the attack."""
+
     schema: Schema
     method: Method
     budget: Budget
@@ -211,7 +213,7 @@ class _Attack:
         return tried[int(np.argmax(told))]
 
     def _information(self, worlds: Worlds, number: int) -> float:
-        found = self._watched_fits(worlds, [1] * PILOT_FITS, self.key.child(f"pilot {number}"))
+        found = self.watched_fits(worlds, [1] * PILOT_FITS, self.key.child(f"pilot {number}"))
         return float(np.mean([fit[EXPECTED] for fit in found]))
 
     def fits(self, worlds: Worlds, count: int) -> tuple[list[Observed], list[Observed]]:
@@ -220,12 +222,13 @@ class _Attack:
         for start in range(0, count, FITS_AT_ONCE // 2):
             fitted = [0, 1] * min(FITS_AT_ONCE // 2, count - start)
             for world, fit in zip(
-                fitted, self._watched_fits(worlds, fitted, self.key.child(f"from {start}")), strict=True
+                fitted, self.watched_fits(worlds, fitted, self.key.child(f"from {start}")), strict=True
             ):
                 observed[world].append(fit)
         return observed
 
-    def _watched_fits(self, worlds: Worlds, fitted: Sequence[int], key: Key) -> list[Observed]:
+    def watched_fits(self, worlds: Worlds, fitted: Sequence[int], key: Key) -> list[Observed]:
+        """What an attacker has of fits of one table or the other, all made by one call."""
         seeds = None if key.secret else key.numpy().integers(2**62, size=len(fitted)).tolist()
         methods, epsilon, delta = [self.method] * len(fitted), self.budget.epsilon, self.budget.delta
         trains = self.method.name in FEWER_STEPS
