@@ -58,8 +58,10 @@ def audit(
       understudy audit --simulated erdos-renyi-nonlinear --method mst --epsilon 1
       understudy audit people.toml --release synthetic.csv --real people.csv --control holdout.csv
     """
-    if (schema is None) == (simulated is None):
-        raise click.UsageError("Expected either SCHEMA or --simulated NAME.")
+    if schema is None and simulated is None:
+        raise click.UsageError("Missing argument 'SCHEMA', or --simulated NAME in its place.")
+    if schema is not None and simulated is not None:
+        raise click.UsageError("--simulated NAME is in place of SCHEMA: give one of the two.")
     if release is not None or real is not None or control is not None:
         if schema is None:
             raise click.UsageError("--release needs SCHEMA.")
