@@ -116,10 +116,11 @@ def test_too_little_noise_on_gradients_is_certified(monkeypatch):
 
 
 @pytest.mark.slow  # compiles a training
-def test_fits_of_both_tables_are_trained_by_the_programs_of_one():
+@pytest.mark.parametrize("name", FEWER_STEPS)
+def test_fits_of_both_tables_are_trained_by_the_programs_of_one(name):
     from understudy.privacy.gradients import run_rounds
 
-    budget, method = Budget(epsilon=4.0, delta=DELTA), without_free_work(METHODS["dpgan"](), MIXED)
+    budget, method = Budget(epsilon=4.0, delta=DELTA), without_free_work(METHODS[name](), MIXED)
     attack = Attack(MIXED, method, budget, Key.new(0))
     worlds = next(worst_cases(MIXED, units=2))
     before = run_rounds._cache_size()
