@@ -38,12 +38,38 @@ def test_a_finding_breaks_the_claim(audit):
 
 
 @pytest.mark.parametrize(
-    ("given", "word"), [({"fits": -1}, "fits"), ({"epsilon": -1.0}, "epsilon"), ({"method": "copla"}, "copula")]
+    ("given", "word"),
+    [
+        ({"fits": -1}, "fits"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"method": "copla"}, "copula"),
+        ({"simulated": "example"}, "either a schema or"),
+    ],
 )
 def test_what_cannot_be_audited_is_refused(given, word):
     asked = {"method": "copula", "epsilon": 1.0} | given
     with pytest.raises(ValueError, match=word):
         us.audit(us.Schema.parse(SCHEMA, "mutants"), **asked)
+
+
+@pytest.mark.parametrize("name", [pytest.param("example", marks=pytest.mark.slow), "scale-free-linear"])
+def test_a_claim_stands_on_a_simulated_table(name):
+    found = us.audit(simulated=name, method="independent", epsilon=1.0, delta=1e-5)
+    assert found.passed, found.findings
+    assert json.loads(found.to_json())["simulated"] == name and f"simulated rows of {name}" in str(found)
+    assert found.replay.worst == pytest.approx(1.0)
+
+
+def test_a_simulated_table_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match="Did you mean 'scale-free-linear'"):
+        us.audit(simulated="scale-free-linea", epsilon=1.0)
+
+
+@pytest.mark.slow
+def test_whole_fits_of_a_simulated_table_are_attacked():
+    found = us.audit(simulated="example", method="independent", epsilon=1.0, delta=1e-5, fits=120, seed=0)
+    assert found.passed and 0.2 < found.epsilon_lower <= 1.0
+    assert found.end_to_end is not None and "rows of example" in found.end_to_end.worlds
 
 
 def run(*words):
@@ -54,6 +80,10 @@ def test_the_command_refuses_what_does_not_belong_together(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(SCHEMA)
     assert run("audit", path).exit_code == 2
+    assert run("audit", "--epsilon", 1).exit_code == 2
+    assert run("audit", path, "--simulated", "example", "--epsilon", 1).exit_code == 2
+    assert run("audit", "--simulated", "example", "--release", "a.csv").exit_code == 2
+    assert run("audit", "--simulated", "nobody", "--epsilon", 1).exit_code == 1
     assert run("audit", path, "--release", "a.csv").exit_code == 2
     assert run("audit", path, "--epsilon", 1, "--fits", -3).exit_code == 1
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from understudy.audit.end_to_end import FREE, choose_statistic, end_to_end, without_free_work
+from understudy.audit.end_to_end import FEWER_STEPS, FREE, Attack, choose_statistic, end_to_end, without_free_work
+from understudy.audit.worlds import worst_cases
 from understudy.core.randomness import Key
 from understudy.encoding import fit as encoding_fit
 from understudy.privacy import counts, moments
@@ -49,7 +50,7 @@ def test_too_little_noise_is_certified(monkeypatch):
 @pytest.mark.parametrize("method", FREE)
 def test_what_is_cut_down_costs_no_budget(method):
     budget, whole = Budget(epsilon=1.0, delta=DELTA), METHODS[method]()
-    cut = without_free_work(whole)
+    cut = without_free_work(whole, MIXED)
     assert cut != whole
     assert planned_mechanisms(MIXED, cut, budget) == planned_mechanisms(MIXED, whole, budget)
 
@@ -95,6 +96,31 @@ def test_the_certified_bound_of_the_default_is_half_of_the_claim():
     result = attacked(MIXED, "prada", 4.0, 600)
     assert result.passed
     assert result.epsilon_lower >= 0.5 * 4.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", FEWER_STEPS)
+def test_the_steps_of_a_training_are_attacked_and_the_claim_stands(method):
+    result = attacked(MIXED, method, 4.0, 200)
+    assert result.passed
+    assert result.epsilon_lower >= 0.2 * 4.0
+    assert 0.7 * result.claimed_mu < result.attained_mu <= result.claimed_mu
+
+
+@pytest.mark.slow  # compiles a training
+@pytest.mark.parametrize("name", FEWER_STEPS)
+def test_fits_of_both_tables_are_trained_by_the_programs_of_one(name):
+    from understudy.privacy.gradients import run_rounds
+
+    budget, method = Budget(epsilon=4.0, delta=DELTA), without_free_work(METHODS[name](), MIXED)
+    attack = Attack(MIXED, method, budget, Key.new(0))
+    worlds = next(worst_cases(MIXED, units=2))
+    before = run_rounds._cache_size()
+    both = attack.watched_fits(worlds, [0, 1], Key.new(1))
+    assert run_rounds._cache_size() == before + 1
+    alone = [attack.watched_fits(worlds, [world], Key.new(2)) for world in (0, 1)]
+    assert run_rounds._cache_size() == before + 1
+    assert [len(both), *map(len, alone)] == [2, 1, 1] and all("loss: critic" in fit for fit in both)
 
 
 @pytest.mark.slow

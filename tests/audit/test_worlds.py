@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from conftest import MIXED
+from understudy.audit.simulated import NAMES, Simulated
 from understudy.audit.worlds import worst_cases
 from understudy.tables.schema import Schema
 from understudy.tables.table import read
@@ -38,6 +39,18 @@ def test_values_lie_within_their_bounds(worlds):
         assert high is not None
         assert table.columns[name].min() >= low
         assert table.columns[name].max() <= high
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_simulated_rows_are_those_of_the_simulator_and_canaries_come_after_them(name):
+    simulated = Simulated.named(name)
+    for worlds in worst_cases(simulated.schema, units=3, simulated=simulated):
+        ordinary = read(simulated.draw(len(worlds.without)), simulated.schema).columns
+        both = [read(table, simulated.schema).columns for table in worlds.tables]
+        for column in simulated.schema.names:
+            np.testing.assert_array_equal(both[0][column], ordinary[column])
+            np.testing.assert_array_equal(both[1][column][:-3], ordinary[column])
+            assert len(both[1][column]) == len(ordinary[column]) + 3
 
 
 def test_a_canary_of_several_rows_has_as_many_as_are_used():

@@ -183,6 +183,8 @@ LINES = [
     ("audit people.toml --epsilon 1 --method copla", "Did you mean"),
     ("audit people.toml --epsilon 1 --fits -3", "fits"),
     ("audit people.toml --release people.csv", "belong together"),
+    ("audit --simulated exampl --epsilon 1", "Did you mean 'example'"),
+    ("audit people.toml --simulated example --epsilon 1", "one of the two"),
     # evaluate, report, compare, bench
     ("evaluate people.csv people.csv", "Missing argument 'SCHEMA'"),
     ("evaluate people.csv people.csv people.toml --metrics wdd", "Did you mean 'wd'?"),

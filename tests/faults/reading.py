@@ -163,6 +163,9 @@ READERS = {
     "ledger": (read_ledger, JSON_WORDS),
     "csv": (read_table, CSV_WORDS),
     "parquet": (read_table, (b"PAR1", b"\x15\x00", b"\x15\xfe\xff\xff\xff\x0f", b"\xff\xff\xff\x7f")),
+    "arrow": (read_table, (b"ARROW1", b"\xff\xff\xff\xff", b"\x00" * 8, b"\xff" * 7 + b"\x7f")),
+    "excel": (read_table, (b"PK\x03\x04", b"PK\x01\x02", b"<row>", b"<c>", b"\xff\xff\xff\x7f")),
+    "statistical": (read_table, (b"\xff\xff\xff\x7f", b"\xff" * 8, b"\x00" * 8, b"GSO", b"<data>")),
 }
 
 
@@ -172,6 +175,9 @@ WARM = {
     "ledger": (b"", ".jsonl"),
     "csv": (b"age\n1\n", ".csv"),
     "parquet": (b"PAR1PAR1", ".parquet"),
+    "arrow": (b"ARROW1ARROW1", ".arrow"),
+    "excel": (b"PK", ".xlsx"),
+    "statistical": (b"$FL2", ".sav"),
 }
 """Something small of every kind, so that what is loaded once is not counted."""
 

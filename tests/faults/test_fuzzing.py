@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import other_bombs
 import polars as pl
 import pytest
 import zstandard
@@ -25,6 +26,8 @@ from understudy.privacy.ledger_file import LedgerFile
 
 FULL = os.environ.get("UNDERSTUDY_FAULTS") == "full"
 INPUTS = {"ledger": 40_000, "schema": 25_000, "model": 15_000, "csv": 10_000, "parquet": 10_000}
+OTHERS = {"arrow": 4_000, "excel": 1_000, "statistical": 2_000}
+BOMBS = {**bombs.BOMBS, **other_bombs.BOMBS}
 VISITS = """
 name = "visits"
 rows = 1000
@@ -66,7 +69,7 @@ kind = "continuous"
 
 def write_seeds(folder):
     """Sound files of every kind, in a folder for each."""
-    for kind in INPUTS:
+    for kind in (*INPUTS, *OTHERS):
         (folder / kind).mkdir()
     schema, table = datasets.example_schema(), datasets.example(60)
     for method in ("copula", "independent", "mst", "privbayes"):
@@ -94,6 +97,25 @@ def _write_tables(folder, table):
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(table.to_arrow(), folder / "parquet/arrow.parquet", data_page_version="2.0")
+    _write_others(folder, table)
+
+
+def _write_others(folder, table):
+    import openpyxl
+    import pyreadstat
+
+    for packing in ("uncompressed", "zstd", "lz4"):
+        table.write_ipc(folder / f"arrow/{packing}.arrow", compression=packing)
+        table.write_ipc_stream(folder / f"arrow/{packing}_stream.arrow", compression=packing)
+    book = openpyxl.Workbook()
+    for row in (table.columns, *table.iter_rows()):
+        book.worksheets[0].append(row)
+    book.save(folder / "excel/book.xlsx")
+    frame = table.to_pandas()
+    pyreadstat.write_sav(frame, folder / "statistical/plain.sav")
+    pyreadstat.write_sav(frame, folder / "statistical/packed.zsav", compress=True)
+    pyreadstat.write_dta(frame, folder / "statistical/stata.dta")
+    frame.to_stata(folder / "statistical/linked.dta", version=118, convert_strl=["region"], write_index=False)
 
 
 @pytest.fixture(scope="module")
@@ -114,14 +136,14 @@ def fuzz(kind, folder, count, cwd):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("kind", {**INPUTS, **OTHERS})
 def test_no_damaged_file_breaks_a_reader(seeds, tmp_path, kind):
-    count = INPUTS[kind] if FULL else 600
+    count = {**INPUTS, **OTHERS}[kind] if FULL else 600
     found = fuzz(kind, seeds / kind, count, tmp_path)
     assert found["inputs"] == count and 0 < found["accepted"] < count
 
 
-@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("kind", {**INPUTS, **OTHERS})
 def test_a_few_damaged_files_break_no_reader(seeds, tmp_path, kind):
     sound = sorted((seeds / kind).glob("*"))
     reading.learn_digests(sound if kind == "model" else [])
@@ -133,11 +155,11 @@ def test_a_few_damaged_files_break_no_reader(seeds, tmp_path, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("kind", BOMBS)
 def test_no_file_of_a_megabyte_takes_a_gigabyte_or_a_minute(tmp_path, kind):
     folder = tmp_path / "bombs"
     folder.mkdir()
-    for name, content in bombs.BOMBS[kind]().items():
+    for name, content in BOMBS[kind]().items():
         assert len(content) <= 1.05 * 10**6, f"{name} has {len(content)} bytes"
         (folder / name).write_bytes(content)
     found = fuzz(kind, folder, 0, tmp_path)

@@ -450,6 +450,14 @@ def test_each_clipping_norm_is_checked(norms):
         run_parts([job(table(), parts=[part(clip=np.array(norms))])])
 
 
+@pytest.mark.parametrize("norms", [[1.0], [1.0, 1.0, 1.0], [[1.0]]])
+def test_clipping_norms_of_another_shape_are_refused_before_anything_is_charged(norms):
+    asked = job(table(), parts=[part(clip=np.array(norms))])
+    with pytest.raises(ValueError, match="clip_norm: expected one for each layer side by side"):
+        run_parts([asked])
+    assert asked.ledger.left("steps") == 1
+
+
 # Many at once -------------------------------------------------------------------------------------------------------
 
 

@@ -146,6 +146,7 @@ def test_a_column_refuses_each_mistake_by_name(fields, message):
         ({"unit": "id"}, "unit: expected unit and max_rows_per_unit together, got unit alone"),
         ({"max_rows_per_unit": 2}, "together, got max_rows_per_unit alone"),
         ({"unit": "id", "max_rows_per_unit": 0}, "max_rows_per_unit: expected an integer >= 1, got 0"),
+        ({"unit": "id", "max_rows_per_unit": 10**400}, "max_rows_per_unit: expected at most 1000000000000, got"),
         ({"unit": "a", "max_rows_per_unit": 1}, "unit: expected an identifier outside columns, got 'a'"),
         ({"unit": "c", "max_rows_per_unit": 1, "ignore": ["c"]}, "unit: expected an identifier outside ignore"),
         ({"unit": 3, "max_rows_per_unit": 1}, "unit: expected unit to be text, got 3"),

@@ -34,20 +34,20 @@ def epsilon_of(charges: Sequence[Charge], delta: float) -> float:
 
 def _mu(charge: Charge) -> float:
     """The mu of the Gaussian that a release is as private as."""
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     if charge.mechanism != "exponential":
         return 1 / charge.noise_multiplier
-    return 2 * float(norm.ppf(1 / (1 + math.exp(-1 / charge.noise_multiplier))))
+    return 2 * float(ndtri(1 / (1 + math.exp(-1 / charge.noise_multiplier))))
 
 
 def _gaussian(mu: float, delta: float) -> float:
     """The epsilon of a Gaussian at delta, by bisection of its closed form."""
-    from scipy.stats import norm
+    from scipy.special import log_ndtr, ndtr
 
     def delta_at(epsilon: float) -> float:
-        first = float(norm.cdf(mu / 2 - epsilon / mu))
-        return first - math.exp(epsilon + float(norm.logcdf(-mu / 2 - epsilon / mu)))
+        first = float(ndtr(mu / 2 - epsilon / mu))
+        return first - math.exp(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)))
 
     if mu == 0 or delta_at(0.0) <= delta:
         return 0.0

@@ -1,7 +1,7 @@
 """The audit of a method: what it claims, and what stands against it.
 
-The one rule: an audit needs a schema and no table. Everything that is fitted was made from the schema, so an audit
-costs no budget and may be shown to anybody.
+The one rule: an audit needs a schema and no table. Everything that is fitted was made from the schema or simulated, so
+an audit costs no budget and may be shown to anybody.
 """
 
 import dataclasses
@@ -13,6 +13,7 @@ from understudy import pipeline
 from understudy.audit.finding import Finding
 from understudy.audit.noise import NoiseTest, judge_noise
 from understudy.audit.replay import Replay, replay
+from understudy.audit.simulated import Simulated
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
 from understudy.synthesizers import DEFAULT, resolve
@@ -35,6 +36,7 @@ class Audit:
         replay: Fits to neighbouring tables, mechanism by mechanism.
         noise: The samplers that ship.
         end_to_end: The attack on whole fits; None if no fits were asked for.
+        simulated: The name of the simulated table; None if tables were made from the schema alone.
     """
 
     schema: str
@@ -44,6 +46,7 @@ class Audit:
     replay: Replay
     noise: NoiseTest
     end_to_end: "EndToEnd | None" = None
+    simulated: str | None = None
 
     @property
     def epsilon_lower(self) -> float:
@@ -70,6 +73,7 @@ class Audit:
         whole = {
             "version": __version__,
             "schema": self.schema,
+            "simulated": self.simulated,
             "method": self.method,
             "claimed_epsilon": self.claimed_epsilon,
             "delta": self.delta,
@@ -85,6 +89,9 @@ class Audit:
     def __str__(self) -> str:
         verdict = "passed" if self.passed else "FAILED"
         head = f"Audit of {self.method} at epsilon = {self.claimed_epsilon:g}, delta = {self.delta:g}: {verdict}"
+        head = (
+            head if self.simulated is None else head.replace(" at ", f" on simulated rows of {self.simulated} at ", 1)
+        )
         lines = [head, "", *_table(self._rows())]
         lines += [f"  {each}" for each in self.findings]
         return "\n".join(lines)
@@ -119,15 +126,16 @@ def _table(rows: list[tuple[str, str, str]]) -> list[str]:
 
 
 def audit(
-    schema: Schema | str | os.PathLike[str],
+    schema: Schema | str | os.PathLike[str] | None = None,
     method: str | Method = DEFAULT,
     *,
     epsilon: float,
     delta: float = 1e-6,
     fits: int | None = None,
     seed: int | None = None,
+    simulated: str | None = None,
 ) -> Audit:
-    """Audits a method on tables made from a schema.
+    """Audits a method on tables made from a schema, or on a simulated table.
 
     Args:
         schema: Public facts, or the path of their TOML file. No table is needed, and none is read.
@@ -135,15 +143,20 @@ def audit(
         epsilon, delta: The claim: the budget of every fit.
         fits: How many whole fits are attacked for a lower bound on epsilon; None or 0 for none. Hundreds are needed.
         seed: For tests: the attack on whole fits with noise that can be repeated.
+        simulated: In place of a schema: "example" or a random network, such as "erdos-renyi-nonlinear". Neighbours then
+            have simulated rows, whose columns depend on each other.
 
     Raises:
-        ValueError: The method cannot be fitted to such a table within the budget.
+        ValueError: The method cannot be fitted to such a table within the budget, or there is no such table.
     """
-    schema, method = Schema.of(schema), resolve(method)
+    if (schema is None) == (simulated is None):
+        raise ValueError("audit: expected either a schema or the name of a simulated table.")
+    rows = None if simulated is None else Simulated.named(simulated)
+    schema, method = Schema.of(schema) if rows is None else rows.schema, resolve(method)
     if fits is not None and (isinstance(fits, bool) or not isinstance(fits, int) or fits < 0):
         raise ValueError(f"fits: expected a whole number >= 0 or None, got {fits!r}.")
     pipeline.plan(schema, method, epsilon=epsilon, delta=delta)  # refuses what cannot be fitted
-    key, claim = Key.new(seed), {"epsilon": epsilon, "delta": delta}
+    key, claim = Key.new(seed), {"epsilon": epsilon, "delta": delta, "simulated": rows}
     attacked: Any = None
     if fits:
         from understudy.audit.end_to_end import end_to_end
@@ -157,4 +170,5 @@ def audit(
         replay=replay(schema, method, **claim),
         noise=judge_noise(schema, method, **claim),
         end_to_end=attacked,
+        simulated=simulated,
     )

@@ -156,14 +156,14 @@ def judge_pair(base: Tape, other: Tape, what: str) -> Iterator[Finding]:
 
 def _judge_new_labels(mine: Release, theirs: Release, what: str) -> Iterator[Finding]:
     """Labels that one table alone has are named with at most the charged probability, all of them together."""
-    from scipy.stats import norm
+    from scipy.special import ndtr
 
     assert isinstance(mine.exact, Mapping) and isinstance(theirs.exact, Mapping) and mine.charge is not None
     charge, chance = mine.charge, 0.0
     for release, own, foreign in ((mine, mine.exact, theirs.exact), (theirs, theirs.exact, mine.exact)):
         alone = {label: count for label, count in own.items() if label not in foreign and count > 0}
         gaps = [(release.limits.get(label, np.inf) - count) / scale_of(charge) for label, count in alone.items()]
-        chance = max(chance, float(sum(norm.sf(gap) for gap in gaps)))
+        chance = max(chance, float(sum(ndtr(-gap) for gap in gaps)))
     if chance > charge.threshold_delta:
         words = (
             f"{what} has a label that is named with probability {chance:.3g}; charged: {charge.threshold_delta:.3g}."

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from understudy import pipeline
 from understudy.audit.privacy_loss import FitLoss, watched
-from understudy.audit.shortened import AFTER_RELEASES_OF_PRADA
+from understudy.audit.shortened import AFTER_RELEASES_OF_PRADA, shortened
+from understudy.audit.simulated import Simulated
 from understudy.audit.tradeoff import Alarms, best_threshold, claimed_mu, expected_bound, mu_lower_bound
 from understudy.audit.worlds import Worlds, worst_cases
 from understudy.core.randomness import Key
@@ -53,7 +54,7 @@ GROUP_MU = 2.0
 PILOT_FITS = 2
 """Fits of each pair of tables before one is chosen."""
 FITS_AT_ONCE = 50
-"""Fits that share one reading of the table and one compiled program."""
+"""Fits, of both tables, that are made by one call and share its compiled programs."""
 FREE: Mapping[str, Mapping[str, object]] = {
     "aim": {"last_iterations": 10},
     "gem": {"steps": 4, "last_steps": 10, "components": 64, "width": 16},
@@ -63,6 +64,8 @@ FREE: Mapping[str, Mapping[str, object]] = {
     "dp-merf": {"steps": 10, "fakes": 50, "widths": (16,)},
 }
 """Settings of what is done with releases. They cost no budget, so the attacked fits spend little time on it."""
+FEWER_STEPS = ("prada-gan", "dpgan")
+"""Methods that are all training: fits of a few steps are attacked, with noise that is calibrated for these."""
 EXPECTED = "expected loss"
 TOTAL = "likelihood ratio of all releases"
 
@@ -124,6 +127,7 @@ def end_to_end(
     fits: int = 400,
     key: Key | None = None,
     confidence: float = CONFIDENCE,
+    simulated: Simulated | None = None,
 ) -> EndToEnd:
     """Attacks a method on worst-case tables of a schema, and certifies lower bounds on its mu and epsilon.
 
@@ -134,25 +138,25 @@ def end_to_end(
         fits: How many fits are made, both tables and both halves together, besides a few that choose the tables.
         key: A seeded key repeats an audit, with the noise of tests. None: the noise that ships.
         confidence: Of the bounds.
+        simulated: Whose rows both tables have besides canaries; None: rows made from the schema.
 
     Raises:
         ValueError: There are too few fits for both tables and both halves.
     """
     if fits < LEAST_FITS:
         raise ValueError(f"fits: expected at least {LEAST_FITS}, got {fits}.")
-    attack = _Attack(schema, without_free_work(resolve(method)), Budget(epsilon=epsilon, delta=delta), key or Key.new())
+    method = without_free_work(resolve(method), schema)
+    attack = Attack(schema, method, Budget(epsilon=epsilon, delta=delta), key or Key.new())
     mu, threshold_delta = attack.claim()
     units = max(1, round(GROUP_MU / mu))
-    worlds = attack.choose_worlds(units)
+    worlds = attack.choose_worlds(list(worst_cases(schema, units=units, simulated=simulated)))
     half = fits // 4
-    without, with_units = (attack.fits(worlds, world, 2 * half) for world in (0, 1))
+    without, with_units = attack.fits(worlds, 2 * half)
     chosen = choose_statistic(without[:half], with_units[:half], error=1 - confidence)
     judged = [_Judged.of(likelihood_ratio(without), without, with_units)]
     judged.append(_Judged.of(chosen, without[half:], with_units[half:]))
-    each = 1 - (1 - confidence) / len(judged)
-    bounds = [
-        mu_lower_bound(test.seen, confidence=each, units=units, threshold_delta=threshold_delta) for test in judged
-    ]
+    each: Any = {"confidence": 1 - (1 - confidence) / len(judged), "units": units}
+    bounds = [mu_lower_bound(test.seen, threshold_delta=threshold_delta, **each) for test in judged]
     bound, test = max(zip(bounds, judged, strict=True), key=lambda both: both[0])
     power = {"tight": mu, "halved noise": 2 * mu}
     return EndToEnd(
@@ -171,14 +175,15 @@ def end_to_end(
         false_alarms=test.seen.without / test.seen.fits_without,
         misses=1 - test.seen.hits / test.seen.fits_with,
         power={
-            name: gaussian_epsilon(expected_bound(true, fits=2 * half, confidence=each, units=units), delta)
-            for name, true in power.items()
+            name: gaussian_epsilon(expected_bound(true, fits=2 * half, **each), delta) for name, true in power.items()
         },
     )
 
 
-def without_free_work(method: Method) -> Method:
-    """The same method, and the same plan, with little work on what was released."""
+def without_free_work(method: Method, schema: Schema) -> Method:
+    """The same method, and the same plan, with little work on what was released; or one of `FEWER_STEPS`, shortened."""
+    if method.name in FEWER_STEPS:
+        return shortened(method, schema)
     free: Mapping[str, Any] = FREE.get(method.name, {})
     known = {field.name for field in dataclasses.fields(method)}
     return dataclasses.replace(method, **{name: value for name, value in free.items() if name in known})
@@ -189,7 +194,9 @@ Observed = dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Attack:
+class Attack:
+    """A method under attack: what is fitted, what it claims, and the randomness of the attack."""
+
     schema: Schema
     method: Method
     budget: Budget
@@ -200,31 +207,36 @@ class _Attack:
         plan = planned_mechanisms(pipeline.modelled_by(self.method, self.schema), self.method, self.budget)
         return claimed_mu(planned_charges(plan, Ledger(self.budget, plan).scale))
 
-    def choose_worlds(self, units: int) -> Worlds:
+    def choose_worlds(self, tried: Sequence[Worlds]) -> Worlds:
         """The pair of tables whose releases tell the most, by the information in a few fits of each."""
-        tried = list(worst_cases(self.schema, units=units))
         told = [self._information(worlds, i) for i, worlds in enumerate(tried)]
         return tried[int(np.argmax(told))]
 
     def _information(self, worlds: Worlds, number: int) -> float:
-        with watched(*worlds.tables) as watch:
-            self._fit(worlds.with_units, PILOT_FITS, self.key.child(f"pilot {number}"))
-        return float(np.mean([sum(loss.information.values()) for loss in watch.of_fits]))
+        found = self.watched_fits(worlds, [1] * PILOT_FITS, self.key.child(f"pilot {number}"))
+        return float(np.mean([fit[EXPECTED] for fit in found]))
 
-    def fits(self, worlds: Worlds, world: int, count: int) -> list[Observed]:
-        """What an attacker has of so many fits of one of the tables."""
-        observed: list[Observed] = []
-        for start in range(0, count, FITS_AT_ONCE):
-            some = min(FITS_AT_ONCE, count - start)
-            with watched(*worlds.tables) as watch:
-                models = self._fit(worlds.tables[world], some, self.key.child(f"world {world}").child(f"from {start}"))
-            observed += map(_observed, models, watch.of_fits)
+    def fits(self, worlds: Worlds, count: int) -> tuple[list[Observed], list[Observed]]:
+        """What an attacker has of so many fits of each table. Fits of both are made side by side, by one program."""
+        observed: tuple[list[Observed], list[Observed]] = [], []
+        for start in range(0, count, FITS_AT_ONCE // 2):
+            fitted = [0, 1] * min(FITS_AT_ONCE // 2, count - start)
+            for world, fit in zip(
+                fitted, self.watched_fits(worlds, fitted, self.key.child(f"from {start}")), strict=True
+            ):
+                observed[world].append(fit)
         return observed
 
-    def _fit(self, table: Any, count: int, key: Key) -> list[Model]:
-        seeds = None if key.secret else key.numpy().integers(2**62, size=count).tolist()
-        methods, epsilon, delta = [self.method] * count, self.budget.epsilon, self.budget.delta
-        return pipeline.fit_many(table, self.schema, methods, seeds, epsilon=epsilon, delta=delta, progress=False)
+    def watched_fits(self, worlds: Worlds, fitted: Sequence[int], key: Key) -> list[Observed]:
+        """What an attacker has of fits of one table or the other, all made by one call."""
+        seeds = None if key.secret else key.numpy().integers(2**62, size=len(fitted)).tolist()
+        methods, epsilon, delta = [self.method] * len(fitted), self.budget.epsilon, self.budget.delta
+        trains = self.method.name in FEWER_STEPS
+        with watched(*worlds.tables, fitted=fitted, units=worlds.units, training=trains) as watch:
+            models = pipeline.fit_many(
+                worlds.without, self.schema, methods, seeds, epsilon=epsilon, delta=delta, progress=False
+            )
+        return [*map(_observed, models, watch.of_fits)]
 
 
 def _observed(model: Model, loss: FitLoss) -> Observed:

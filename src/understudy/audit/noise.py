@@ -34,6 +34,7 @@ from understudy.audit.comparison import noise_of, scale_of
 from understudy.audit.finding import Finding
 from understudy.audit.replay_tables import replay_tables, small
 from understudy.audit.shortened import shortened
+from understudy.audit.simulated import Simulated
 from understudy.audit.tape import TRAINING, Tape
 from understudy.core.randomness import Key
 from understudy.privacy import recording
@@ -97,10 +98,12 @@ class NoiseTest:
         return {**dataclasses.asdict(self), "passed": self.passed}
 
 
-def judge_noise(schema: Schema, method: Method, *, epsilon: float, delta: float) -> NoiseTest:
+def judge_noise(
+    schema: Schema, method: Method, *, epsilon: float, delta: float, simulated: Simulated | None = None
+) -> NoiseTest:
     """Tests the samplers by themselves and in an unseeded fit."""
     started = time.perf_counter()
-    tape, error = _unseeded_fit(schema, method, epsilon, delta)
+    tape, error = _unseeded_fit(schema, method, epsilon, delta, simulated)
     tests = [*_of_samplers(), *_of_fit(tape)]
     limit = FALSE_ALARM / len(tests)
     findings = [
@@ -205,10 +208,12 @@ def _keys() -> SamplerTest:
 # The noise in a fit -------------------------------------------------------------------------------------------------
 
 
-def _unseeded_fit(schema: Schema, method: Method, epsilon: float, delta: float) -> tuple[Tape, str]:
+def _unseeded_fit(
+    schema: Schema, method: Method, epsilon: float, delta: float, simulated: Simulated | None
+) -> tuple[Tape, str]:
     """The tape of a fit that draws its noise as a user's does, with gradients of zero; and its error, if it fails."""
     schema = small(schema)
-    table, tape, error = replay_tables(schema)[0].table, Tape(silent=True), ""
+    table, tape, error = replay_tables(schema, simulated=simulated)[0].table, Tape(silent=True), ""
     with (
         contextlib.redirect_stderr(io.StringIO()),
         contextlib.redirect_stdout(io.StringIO()),

@@ -10,7 +10,8 @@ all earlier releases given. Summed over a fit this is the likelihood ratio, and 
 It is a function of what was released and of two tables that the attacker knows, which is what the promise allows an
 attacker to see; exact answers of the table that was fitted do not enter it.
 
-The sums that training steps release never leave the compiled program, so they have no loss here.
+The sums that training steps release never leave the compiled program; a loop inside it computes their loss there
+(`attacked_loop`).
 
 The one rule: nothing that is watched changes. Mechanisms are wrapped where modules refer to them, and put back.
 
@@ -20,6 +21,7 @@ Sources: Dwork and Rothblum (2016), arXiv:1603.01887, for the privacy loss; Neym
 # pyright: reportPrivateUsage=false, reportMissingTypeStubs=false
 
 import contextlib
+import dataclasses
 import functools
 import sys
 import types
@@ -94,19 +96,23 @@ class _Paid:
 class Watch:
     """Follows fits. `of_fits` has the losses of every fit since the start, in the order of the fits."""
 
-    def __init__(self, tables: Sequence[Any]):
-        self._tables = tuple(tables)
+    def __init__(self, tables: Sequence[Any], fitted: Sequence[int] | None, units: int):
+        self._tables, self._fitted, self._units = tuple(tables), fitted, units
         self.of_fits: list[FitLoss] = []
         self._by_ledger: dict[int, tuple[Ledger, FitLoss]] = {}
         self._both: dict[int, tuple[PrivateRows, tuple[PrivateRows, PrivateRows]]] = {}
         self._silent = False
+        self._lengths = 0, 0
         self._scores = np.zeros(0)
 
     # What is wrapped ------------------------------------------------------------------------------------------------
 
     def lock_table(self, original: Callable[..., Any], table: Any, schema: Any, fits: Any) -> Any:
-        """Locks the table, and both known tables beside it for every fit."""
+        """Locks the table, or for each fit the one that it is to be given; and both known tables beside it."""
         locked, kind = original(table, schema, fits)
+        if self._fitted is not None:
+            both = [original(known, schema, fits)[0] for known in self._tables]
+            locked = [both[world][i] for i, world in enumerate(self._fitted)]
         without, with_units = (original(known, schema, fits)[0] for known in self._tables)
         self._both.clear()
         self._by_ledger.clear()
@@ -121,6 +127,7 @@ class Watch:
         made = original(rows, *args, **named)
         if id(rows) in self._both:
             with self._silence():
+                self._lengths = _length(rows), _length(self._both[id(rows)][1][0])
                 self._keep(made, [original(each, *args, **named) for each in self._both[id(rows)][1]])
         return made
 
@@ -175,15 +182,38 @@ class Watch:
                 found(*_of_label(pair, shown.get(label), least, sigma, known=label in public))
         return labels, released
 
+    def trained(self, original: Callable[..., Any], jobs: Sequence[Any], *, planned: str, **named: Any) -> Any:
+        """Trains with loops that hold every step's sums against both tables."""
+        from understudy.audit.attacked_loop import attack_part, loss_of_steps
+
+        attacked, rates = list[Any](), list[float]()
+        for job in jobs:
+            entry, both = job.ledger.planned(planned), self._both[id(job.rows)][1]
+            rates.append(min(entry.sampling_rate, job.rate))
+            facts = {"canaries": self._units, "rate": rates[-1], "sigma": job.ledger.noise(planned) * job.clip_norm}
+            parts = [attack_part(part, entry.times, both, **facts) for part in job.parts]
+            attacked.append(dataclasses.replace(job, parts=parts))
+        states = original(attacked, planned=planned, **named)
+        for job, rate, own in zip(jobs, rates, states, strict=True):
+            told = loss_of_steps([state.told for state in own], canaries=self._units, rate=rate)
+            self._by_ledger[id(job.ledger)][1].add(planned, *told)
+        return [[state.inner for state in own] for own in states]
+
     def drawn(self, original: Callable[..., Floats], sigma: float, size: int, key: Any) -> Floats:
         """Noise; none while an exact answer on a known table is asked for."""
         return np.zeros(size) if self._silent else original(sigma, size, key)
 
     def uniforms(self, original: Callable[..., Floats], row_map: Any, rows: int) -> Floats:
-        """The random levels of rows. Those of known tables are others than the fit's, which an attacker never sees."""
+        """The random levels of rows. Known rows have those of the fit, which the attacker is told, canaries others.
+
+        They are drawn independently of each other and of all values, and the promise holds whatever they are.
+        """
         if not self._silent:
             return original(row_map, rows)
-        return np.random.default_rng(0).random((rows, row_maps.draws(row_map))).T  # the same for the rows of both
+        fitted, ordinary = self._lengths
+        own = original(row_map, fitted)[:, :ordinary]
+        others = np.random.default_rng(0).random((max(rows - ordinary, 0), row_maps.draws(row_map))).T
+        return np.concatenate([own, others], axis=1)[:, :rows]
 
     def largest(self, original: Callable[..., int], scores: Floats, scale: float, key: Any) -> int:
         if not self._silent:
@@ -215,6 +245,10 @@ class Watch:
             yield
         finally:
             self._silent = False
+
+
+def _length(rows: PrivateRows) -> int:
+    return len(next(iter(rows._exact.values())))
 
 
 def _of_choice(without: Floats, with_units: Floats, chosen: int) -> tuple[float, float]:
@@ -252,13 +286,18 @@ def _limit(rows: PrivateRows, named: dict[str, Any]) -> float:
 
 
 @contextlib.contextmanager
-def watched(without: Any, with_units: Any) -> Generator[Watch, None, None]:
-    """Follows all fits inside the block; one at a time, and none in another thread.
+def watched(
+    without: Any, with_units: Any, *, fitted: Sequence[int] | None = None, units: int = 1, training: bool = False
+) -> Generator[Watch, None, None]:
+    """Follows all fits inside the block; one call of `fit_many` at a time, and none in another thread.
 
     Args:
         without, with_units: The two known tables. What is fitted is one of them.
+        fitted: Which of the two each fit is given, 0 or 1, so that one call fits both; None: what it is called with.
+        units: By how many units the two differ.
+        training: Whether the steps of trainings are watched, for which JAX is loaded.
     """
-    watch = Watch((without, with_units))
+    watch = Watch((without, with_units), fitted, units)
     around = [
         (pipeline.lock_table, watch.lock_table),
         (counts.popular_categories, watch.categories),
@@ -273,6 +312,10 @@ def watched(without: Any, with_units: Any) -> Generator[Watch, None, None]:
         (PairSelection, "choose", watch.pair_chosen),
         *((PrivateRows, name, watch.derived) for name in ("derive", "relabel", "coarsen")),
     ]
+    if training:
+        from understudy.privacy import gradients
+
+        around.append((gradients.train, watch.trained))
     replaced = [(function, functools.wraps(function)(functools.partial(seen, function))) for function, seen in around]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in methods]
     for function, wrapper in replaced:

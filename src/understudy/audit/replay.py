@@ -1,7 +1,6 @@
 """Replay: a fit is recorded mechanism by mechanism, and fitted again to neighbouring tables with the same releases.
 
-The one rule: only tables that `replay_tables` makes from a schema are recorded. No function in here
-takes a table of a user.
+The one rule: only tables that `replay_tables` makes are recorded. No function in here takes a table of a user.
 
 A fit is a function of what its mechanisms release, of public facts and of a key. So a fit to a neighbour, with the same
 key, whose mechanisms hand out the recorded releases must be the same fit, bit by bit: the same charges in the same
@@ -24,6 +23,7 @@ from understudy.audit.comparison import changes, judge, judge_pair
 from understudy.audit.finding import Finding
 from understudy.audit.replay_tables import ReplayTables, replay_tables, small
 from understudy.audit.shortened import shortened
+from understudy.audit.simulated import Simulated
 from understudy.audit.tape import Diverged, Tape
 from understudy.privacy import recording
 from understudy.privacy.plan import Charge
@@ -96,12 +96,15 @@ class _Fit:
     programs: int = 0
 
 
-def replay(schema: Schema, method: Method, *, epsilon: float, delta: float) -> Replay:
+def replay(
+    schema: Schema, method: Method, *, epsilon: float, delta: float, simulated: Simulated | None = None
+) -> Replay:
     """Replays a method on all tables that are made from a schema.
 
     Args:
         method: Its trainings are cut short: every step is the same mechanism.
         epsilon, delta: The budget of every fit.
+        simulated: Whose rows neighbours have; None: rows made from the schema.
     """
     started, counted = time.perf_counter(), _Count()
     schema = small(schema)
@@ -111,7 +114,7 @@ def replay(schema: Schema, method: Method, *, epsilon: float, delta: float) -> R
         counted.fits += 1
         return _watched(table, schema, short, epsilon, delta, Tape(frozen))
 
-    for tables in replay_tables(schema):
+    for tables in replay_tables(schema, simulated=simulated):
         counted.add(_replayed(tables, fit, counted))
     spent = account.epsilon_of(counted.charges, delta)
     counted.add(account.judge(counted.charges, spent, epsilon))

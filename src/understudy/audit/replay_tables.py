@@ -1,4 +1,4 @@
-"""Tables for replays: small ones made from a schema alone, each with neighbours that have one unit more.
+"""Tables for replays: small ones made from a schema alone or simulated, with neighbours that have one unit more.
 
 The one rule: no row of anybody is in here. Everything follows from the schema's public facts and from a fixed seed.
 
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from understudy.audit.simulated import Simulated
 from understudy.tables.column import DAY, Column
 from understudy.tables.schema import Schema
 
@@ -56,8 +57,12 @@ def small(schema: Schema) -> Schema:
     return schema if schema.rows is None else dataclasses.replace(schema, rows=UNITS)
 
 
-def replay_tables(schema: Schema, *, units: int = UNITS) -> list[ReplayTables]:
-    """The tables of a schema: rows spread over all values, and rows all alike."""
+def replay_tables(schema: Schema, *, units: int = UNITS, simulated: Simulated | None = None) -> list[ReplayTables]:
+    """The tables of a schema: rows spread over all values, and rows all alike; or simulated rows in place of both."""
+    if simulated is not None:
+        drawn = simulated.draw(units)
+        cells = {column.name: drawn[column.name].to_list() for column in schema}
+        return [_with_neighbours(f"of {simulated.name}", _frame(schema, cells), schema)]
     spread = _with_units(_spread(schema, units), schema)
     alike = _with_units(_alike(schema, units), schema)
     return [_with_neighbours("spread", spread, schema), _with_neighbours("alike", alike, schema)]

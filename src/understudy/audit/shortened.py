@@ -24,7 +24,7 @@ _MOST: dict[str, dict[str, Any]] = {
     "mst": {"iterations": 20},
     "privmrf": {"iterations": 20},
     "prada": {"steps": 10, **AFTER_RELEASES_OF_PRADA},
-    "prada-gan": {"critic_steps": 20, "fakes": 24},
+    "prada-gan": {"critic_steps": 20, "fakes": 24, "critic_widths": (16, 8)},
     "dpgan": {"critic_steps": 20, "fakes": 24, "widths": (16,)},
     "dp-merf": {"features": 200, "steps": 40, "fakes": 100, "widths": (16,)},
 }

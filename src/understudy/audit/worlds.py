@@ -1,4 +1,4 @@
-"""Worst-case pairs of neighbouring tables, made from a schema alone.
+"""Worst-case pairs of neighbouring tables, made from a schema alone or from simulated rows.
 
 Each pair is a table of ordinary rows, and the same table with a group of canaries: units whose rows are all alike and
 as far from the others as the schema allows, so that each moves what is released by the whole of its sensitivity. A
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from understudy.audit.simulated import Simulated
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
 
@@ -48,20 +49,24 @@ class Worlds:
         return self.without, self.with_units
 
 
-def worst_cases(schema: Schema, *, units: int) -> Iterator[Worlds]:
-    """Every pair that is tried: ordinary rows alike or spread out, canaries at either end or with nothing known."""
+def worst_cases(schema: Schema, *, units: int, simulated: Simulated | None = None) -> Iterator[Worlds]:
+    """Every pair that is tried: ordinary rows alike, spread out or simulated; canaries at either end or missing."""
     per_unit = schema.max_rows_per_unit or 1
     rows = max(ORDINARY_ROWS, ROWS_PER_CANARY * units * per_unit)
-    ordinary = {
-        "ordinary rows all alike": np.full(rows, 0.5),
-        "ordinary rows spread out": (np.arange(rows) + 0.5) / rows,
-    }
+    if simulated is None:
+        levels = {"all alike": np.full(rows, 0.5), "spread out": (np.arange(rows) + 0.5) / rows}
+        ordinary = {
+            f"ordinary rows {how}": {column.name: _values(column, places) for column in schema}
+            for how, places in levels.items()
+        }
+    else:
+        ordinary = {f"rows of {simulated.name}": _simulated(schema, simulated, rows)}
     canaries = {"canaries at the highest values": 1.0, "canaries at the lowest values": 0.0}
     if any(column.nullable for column in schema):
         canaries["canaries with missing values"] = np.nan
-    for base, places in ordinary.items():
+    for base, cells in ordinary.items():
         for kind, place in canaries.items():
-            table = {column.name: _values(column, places) for column in schema}
+            table = dict(cells)
             group = {column.name: _values(column, np.full(units * per_unit, place)) for column in schema}
             if schema.unit is not None:
                 table[schema.unit] = [f"ordinary {i}" for i in range(rows)]
@@ -70,6 +75,13 @@ def worst_cases(schema: Schema, *, units: int) -> Iterator[Worlds]:
             both = {name: [*cells, *group[name]] for name, cells in table.items()}
             with_units = pl.DataFrame([_series(schema, name, cells) for name, cells in both.items()])
             yield Worlds(description=f"{base}, {kind}", without=without, with_units=with_units, units=units)
+
+
+def _simulated(schema: Schema, simulated: Simulated, rows: int) -> dict[str, list[object]]:
+    """Simulated rows, numbers as floats like those of canaries."""
+    drawn = simulated.draw(rows)
+    numeric = [column.name for column in schema if column.is_numeric]
+    return drawn.with_columns(pl.col(numeric).cast(pl.Float64)).to_dict(as_series=False)
 
 
 def _values(column: Column, places: np.ndarray) -> list[object]:

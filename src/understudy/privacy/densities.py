@@ -86,6 +86,11 @@ class Shape:
         """How many numbers are added up, at most, one after the other for the squared norm of a row."""
         return max(self.features + 1 + self.hidden + self.linear, self.hidden + 1 + self.outputs) + 2
 
+    def check_norms(self, shape: tuple[int, ...]) -> None:
+        """Refuses clipping norms that are not one for each column."""
+        if shape != (self.columns,):
+            raise ValueError(f"clip_norm: expected one for each column, got {shape}.")
+
 
 class Weights(NamedTuple):
     """The weights of a part: those of its columns, padded and stacked."""

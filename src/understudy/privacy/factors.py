@@ -71,6 +71,11 @@ class FactorProgram:
     def __call__(self, state: Any, rows: Array) -> list[Layer]:
         return _layers(apply_row_wise(self.program, state, rows), self.seen)
 
+    def check_norms(self, shape: tuple[int, ...]) -> None:
+        """Refuses clipping norms that are not one number, or one for each of the layers side by side."""
+        if shape and any(delta.shape[:-2] != shape for delta in self.program.traced.out_avals[1::2]):
+            raise ValueError(f"clip_norm: expected one for each layer side by side, got {shape}.")
+
 
 def traced_factors(loop: Loop[State, Any], state: State, columns: int, rows: int) -> FactorProgram:
     """The factors of a loop as a program for so many rows, the same one for equal loops and shapes.

@@ -142,8 +142,11 @@ def _noise(job: Job[Any], planned: str, networks: Sequence[Sizes]) -> LatticeNoi
     """The noise on the sums of all parts of a job, in deviation what the ledger will charge for.
 
     Raises:
-        ValueError: There is so much of it that rounding to its grid would take the clipping norm.
+        ValueError: There is so much of it that rounding to its grid would take the clipping norm, or clipping norms do
+            not fit their network.
     """
+    for part, network in zip(job.parts, networks, strict=True):
+        network.check_norms(np.shape(part.clip_norm))
     norm, size = job.clip_norm, sum(network.size for network in networks)
     noise = LatticeNoise.of(job.ledger.noise(planned) * norm, clip_norm=norm, size=size)
     if 1 - noise.rounding(size) / norm < LEAST_USABLE:
@@ -204,8 +207,6 @@ def _network(part: Part[Any], places: int) -> Sizes:
         SideEffects: It does something other than array operations.
     """
     if isinstance(part.loop, DensityLoop):
-        if np.shape(part.clip_norm) != (part.loop.shape.columns,):
-            raise ValueError(f"clip_norm: expected one for each column, got {np.shape(part.clip_norm)}.")
         return part.loop.shape
     from understudy.privacy.factors import traced_factors  # loads JAX
 

@@ -35,6 +35,10 @@ class Sizes(Protocol):
     @property
     def terms(self) -> int: ...
 
+    def check_norms(self, shape: tuple[int, ...]) -> None:
+        """Refuses clipping norms of a shape that does not fit."""
+        ...
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Part(Generic[State]):

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import polars as pl
 
-from understudy.tables.files import damaged, open_binary, polars_errors
+from understudy.tables.arrow_messages import check_claims
+from understudy.tables.files import claims_refused, damaged, open_binary, polars_errors
 from understudy.tables.schema import Schema
 from understudy.tables.structure import FoundColumn, Source, TableError, check_names, wanted
 
@@ -32,5 +33,7 @@ def _read(path: Path, source: str) -> pl.DataFrame:
         raise TableError(f"{source} is empty.")
     if not head.startswith((_FILE, _STREAM)):  # polars may panic on something else
         raise damaged(source, _FORM)
+    with open_binary(path, source) as file, claims_refused(source, _FORM):
+        check_claims(file)
     with open_binary(path, source) as file, polars_errors(source, _FORM):
         return pl.read_ipc_stream(file) if head.startswith(_STREAM) else pl.read_ipc(file)

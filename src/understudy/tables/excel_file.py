@@ -7,12 +7,13 @@ is written is no row.
 Sheets are read with openpyxl (https://openpyxl.readthedocs.io).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from understudy.core.files import most_unpacked
 from understudy.tables.cells import BLANK, as_written
-from understudy.tables.files import extra, library_errors, open_binary
+from understudy.tables.files import Oversized, claims_refused, extra, library_errors, open_binary
 from understudy.tables.schema import Schema
 from understudy.tables.structure import (
     FoundColumn,
@@ -23,6 +24,7 @@ from understudy.tables.structure import (
     numbered_names,
     wanted,
 )
+from understudy.tables.workbooks import MOST_SHEET_ROWS, check_workbook
 
 _FORM = "Excel"
 _ERRORS = frozenset(["#N/A", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!", "#SPILL!", "#CALC!"])
@@ -52,15 +54,28 @@ def _rows(path: Path, source: str) -> list[Sequence[Any]]:
     with open_binary(path, source) as file:
         if not file.read(1):
             raise TableError(f"{source} is empty.")
-    with library_errors(source, _FORM):
+        with claims_refused(source, _FORM):
+            check_workbook(file)
+    with claims_refused(source, _FORM), library_errors(source, _FORM):
         book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # what a file says about its size may be wrong
-        rows = [row for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
+        rows = list(_written_rows(sheet.iter_rows(values_only=True), most_unpacked(path.stat().st_size)))
         book.close()
     if not rows:
         raise TableError(f"{source}: expected a table in the first sheet, and it is blank.")
     return rows
+
+
+def _written_rows(rows: Iterable[Sequence[Any]], most: int) -> Iterator[Sequence[Any]]:
+    """Rows in which something is written; a file may place cells so far out that those before them fill the memory."""
+    taken = 0
+    for number, row in enumerate(rows):
+        taken += 8 * len(row)
+        if number >= MOST_SHEET_ROWS or taken > most:
+            raise Oversized("it unpacks to too much")
+        if any(cell is not None for cell in row):
+            yield row
 
 
 def _header(row: Sequence[Any]) -> list[str]:

@@ -35,6 +35,27 @@ def damaged(source: str, form: str) -> TableError:
     return TableError(f"{source} cannot be read as {form}: it is damaged, cut short or something else.")
 
 
+class BadClaims(ValueError):
+    """A file contradicts itself."""
+
+
+class Oversized(ValueError):
+    """A file would unpack to far more than a table of its size does."""
+
+
+@contextlib.contextmanager
+def claims_refused(source: str, form: str) -> Iterator[None]:
+    """Turns what is wrong with the claims of a file into one line."""
+    try:
+        yield
+    except BadClaims:
+        raise damaged(source, form) from None
+    except Oversized:
+        raise TableError(
+            f"{source} unpacks to far more than a table in a file of its size. If that is right, save it as CSV."
+        ) from None
+
+
 class _Unprinted:
     """While it is open, nothing is printed to the standard error stream; open it as often as you like.
 
@@ -94,7 +115,7 @@ def library_errors(source: str, form: str) -> Iterator[None]:
         with warnings.catch_warnings(record=True):
             warnings.simplefilter("always")
             yield
-    except TableError:
+    except (TableError, Oversized):
         raise
     except Exception:
         raise damaged(source, form) from None

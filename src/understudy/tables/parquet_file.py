@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from understudy.tables.files import damaged, open_binary, polars_errors
-from understudy.tables.parquet_pages import BadClaims, Oversized, check_claims, group_sizes
+from understudy.tables.files import claims_refused, damaged, open_binary, polars_errors
+from understudy.tables.parquet_pages import check_claims, group_sizes
 from understudy.tables.schema import Schema
 from understudy.tables.structure import FoundColumn, Source, TableError, check_names, wanted
 
@@ -69,11 +69,5 @@ def check_ends(path: Path, source: str) -> None:
         file.seek(max(0, os.fstat(file.fileno()).st_size - 4))
         if head not in (b"PAR1", b"PARE") or file.read(4) != head:
             raise damaged(source, "Parquet")
-        try:
+        with claims_refused(source, "Parquet"):
             check_claims(file)
-        except BadClaims:
-            raise damaged(source, "Parquet") from None
-        except Oversized:
-            raise TableError(
-                f"{source} unpacks to over 256 times its size. If that is right, save it as CSV."
-            ) from None

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from understudy.core.files import most_unpacked
+from understudy.tables.files import BadClaims, Oversized
 
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 _DEEPEST = 16
@@ -22,14 +23,6 @@ _COMPARED = 256  # so many bytes are compared while one is allocated
 
 Struct = Mapping[int, Any]
 """The fields of a Thrift structure by their numbers."""
-
-
-class BadClaims(ValueError):
-    """The file contradicts itself."""
-
-
-class Oversized(ValueError):
-    """The file would unpack to far more than a table of its size does."""
 
 
 def check_claims(file: BinaryIO) -> None:

@@ -28,6 +28,8 @@ from understudy.tables.values import SchemaError, is_list, is_text, repeated, sh
 
 UNNAMED = "table"
 """The name of a schema that does not give one."""
+MOST_ROWS = 10**12
+"""No table has more rows; a number of rows beyond this is a typing mistake, and might not fit into a float."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,8 @@ class Schema:
                 continue
             if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
                 raise SchemaError(f"{key}: expected an integer >= 1, got {show(count)}.")
+            if count > MOST_ROWS:
+                raise SchemaError(f"{key}: expected at most {MOST_ROWS}, got {show(count)}.")
             self._set(key, int(count))
         if (self.unit is None) != (self.max_rows_per_unit is None):
             given = "unit" if self.max_rows_per_unit is None else "max_rows_per_unit"

@@ -3,11 +3,15 @@
 The one rule: instants are computed here. The library that reads the files, pyreadstat (https://github.com/Roche/
 pyreadstat), would raise for a date beyond the year 9999; here it is unreadable like in any other file.
 
+Rows are read up to what a file of its size may unpack to. Files of SPSS are packed, and a cell of Stata may refer to a
+text that others refer to as well, so that a small file can claim more cells than there is memory.
+
 A column with value labels is read as its codes, as the file stores them. Missing values of the file, also those that
 its user defined, are missing.
 """
 
 import datetime
+import mmap
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +20,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from understudy.core.files import most_unpacked
 from understudy.tables import instants
-from understudy.tables.files import extra, library_errors, open_binary
+from understudy.tables.files import Oversized, claims_refused, extra, library_errors, open_binary
 from understudy.tables.schema import Schema
 from understudy.tables.structure import FoundColumn, Source, TableError, check_names, wanted
 
@@ -30,6 +35,7 @@ _READERS = {
     ".xpt": ("SAS", "read_xport"),
 }
 ENDINGS = tuple(_READERS)
+_CELL = 48  # what a cell takes in memory at least, in bytes
 _ORIGINS = {
     "SPSS": datetime.datetime(1582, 10, 14),
     "Stata": datetime.datetime(1960, 1, 1),
@@ -52,15 +58,23 @@ _FORMATS = {
 
 def load_statistical(path: Path, source: str, schema: Schema, ending: str) -> Source:
     """Reads the wanted columns."""
-    check_names(_read(path, source, ending, metadataonly=True)[1].column_names, schema, source)
-    cells, facts = _read(path, source, ending, usecols=wanted(schema))
+    facts = _read(path, source, ending, metadataonly=True)[1]
+    check_names(facts.column_names, schema, source)
+    with claims_refused(source, _READERS[ending][0]):
+        most = _most_rows(path, facts, wanted(schema))
+        cells, facts = _read(path, source, ending, usecols=wanted(schema), row_limit=most + 1)
+        if any(len(column) > most for column in cells.values()):
+            raise Oversized("it unpacks to too much")
     found = {name: _column(cells[name], _form(facts, name), _READERS[ending][0]) for name in wanted(schema)}
     return Source(columns=found, kind="polars", from_file=True, name=source)
 
 
 def sample_statistical(path: Path, source: str, ending: str, *, rows: int) -> list[tuple[str, FoundColumn]]:
     """All columns of the first rows, for a draft of a schema."""
-    cells, facts = _read(path, source, ending, row_limit=rows)
+    facts = _read(path, source, ending, metadataonly=True)[1]
+    with claims_refused(source, _READERS[ending][0]):
+        most = _most_rows(path, facts, facts.column_names, at_most=rows)
+    cells, facts = _read(path, source, ending, row_limit=min(rows, most + 1))
     names, program = facts.column_names, _READERS[ending][0]
     return [(name, _column(cells[name], _form(facts, name), program)) for name in names]
 
@@ -75,6 +89,34 @@ def _read(path: Path, source: str, ending: str, **options: Any) -> tuple[dict[st
     with library_errors(source, program):
         read = getattr(pyreadstat, reader)
         return read(str(path), disable_datetime_conversion=True, output_format="dict", **options)
+
+
+def _most_rows(path: Path, facts: Any, columns: Sequence[str], *, at_most: int | None = None) -> int:
+    """How many rows of these columns a file of its size may hold.
+
+    Raises:
+        Oversized: The file claims to have more than these, of which `at_most` so many count.
+    """
+    size, widths = path.stat().st_size, facts.variable_storage_width
+    linked = _longest_linked(path) if any(not widths[name] for name in columns) else 0
+    of_a_row = sum(_CELL + 2 * (widths[name] or linked) for name in columns)
+    most, claimed = most_unpacked(size) // max(of_a_row, 1), facts.number_rows or 0
+    if (claimed if at_most is None else min(claimed, at_most)) > most:
+        raise Oversized("it claims more rows than it may have")
+    return most
+
+
+def _longest_linked(path: Path) -> int:
+    """The length of the longest text that is stored once and that cells of a file of Stata refer to."""
+    longest = 0
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        place = content.rfind(b"<strls>")
+        while (place := content.find(b"GSO", place + 1)) >= 0:  # number, row, a byte for its kind, length
+            for start in (12, 16):  # one of the two is right, depending on the version
+                field = content[place + start : place + start + 4]
+                length = min(int.from_bytes(field, order) for order in ("little", "big")) if len(field) == 4 else 0
+                longest = max(longest, length if length <= len(content) else 0)
+    return longest
 
 
 def _form(facts: Any, name: str) -> str | None:
