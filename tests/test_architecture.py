@@ -94,7 +94,7 @@ def test_no_method_is_named_in_model_or_pipeline():
         inside = {each for each in wanted if each.startswith("understudy.synthesizers.")}
         assert inside <= {
             f"understudy.synthesizers.{shared}"
-            for shared in ("base", "conditioning", "planning", "progress", "red_flags")
+            for shared in ("base", "planning", "progress", "red_flags", "sampling")
         }
 
 

@@ -96,6 +96,20 @@ method = _options(
         help="A setting of the method.",
     ),
 )
+engine = _options(
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Processes of this machine, or tasks on a Ray cluster.",
+    ),
+    click.option(
+        "--address",
+        metavar="ADDRESS",
+        help="The Ray cluster.  [default: RAY_ADDRESS, or one that is started for this command]",
+    ),
+)
 strict = click.option("--strict", is_flag=True, help="Refuse a fit that has a red flag.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
