@@ -122,6 +122,18 @@ def test_one_process_gives_the_same_lines_as_two(undisturbed, tmp_path):
     assert undated(tmp_path) == [line for line in undated(undisturbed[0]) if line["id"] in chosen]
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_gives_the_same_lines_and_makes_what_is_missing_alone(undisturbed, tmp_path):
+    ray = pytest.importorskip("ray")
+    grid = parse(GRID).only(["copula"])
+    run_grid(grid.only(["copula"], seeds=[1]), tmp_path, processes=1, progress=False)
+    outcome = run_grid(grid, tmp_path, engine="ray", progress=False)
+    assert not outcome.failed and outcome.made and outcome.there and not ray.is_initialized()
+    chosen = {line["id"] for line in undated(tmp_path)}
+    assert undated(tmp_path) == [line for line in undated(undisturbed[0]) if line["id"] in chosen]
+
+
 TRAINED = """
 name = "trained"
 epsilons = [1, 5]

@@ -36,6 +36,7 @@ class Interpolation:
         self._at, self._to = at, to
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             slopes = np.diff(to) / np.diff(at)  # not finite at repeated knots, of which the last one is found
+            self._steep = not np.isfinite(slopes[at[1:] > at[:-1]]).all()
         self._slopes = np.append(slopes, at.dtype.type(0))
         self._next = np.append(at[1:], at.dtype.type(np.inf))
         width = float(at[-1]) - float(at[0])
@@ -48,8 +49,10 @@ class Interpolation:
 
     def __call__(self, x: Array) -> Array:
         """The values at some numbers; NaN stays NaN."""
+        if self._steep:
+            return np.interp(x, self._at, self._to)
         low, high = self._at[0], self._at[-1]
-        x = np.minimum(np.maximum(x, low), high)
+        given, x = x, np.minimum(np.maximum(x, low), high)
         with np.errstate(invalid="ignore"):  # NaN becomes some cell, and then NaN again
             cell = ((x - low) * self._scale).astype(np.intp)
         np.minimum(np.maximum(cell, 0, out=cell), len(self._guide) - 1, out=cell)
@@ -62,6 +65,8 @@ class Interpolation:
         x -= self._at[piece]
         x *= self._slopes[piece]
         x += self._to[piece]
+        if self._at[1] == low:  # a repeated first knot stands for its last value, and what is below for its first
+            x[given < low] = self._to[0]
         return x
 
 
