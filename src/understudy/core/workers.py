@@ -11,8 +11,10 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -41,7 +43,8 @@ def spread(function: Callable[[Item], Found], work: Sequence[Item], processes: i
     """The answers for all items, as they come.
 
     Args:
-        function: One that another process can import by name, with arguments bound by `functools.partial` at most.
+        function: One that another process can import by name, not from a script, with arguments bound by
+            `functools.partial` at most.
     """
     waiting = collections.deque(work)
     workers: dict[Connection, Worker[Item, Found]] = {}
@@ -71,7 +74,7 @@ class Worker(Generic[Item, Found]):
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, os.getpid(), function), daemon=True)
-        with _one_thread():
+        with _one_thread(), _bare_main():
             self.process.start()
         theirs.close()
         self.items: list[Item] = []
@@ -121,6 +124,17 @@ def _one_thread() -> Generator[None, None, None]:
     finally:
         for key, value in before.items():
             os.environ.pop(key) if value is None else os.environ.update({key: value})
+
+
+@contextlib.contextmanager
+def _bare_main() -> Generator[None, None, None]:
+    """Keeps a new process from running the script that started it once more, fits and all."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _work(connection: Connection, parent: int, function: Callable[[Any], Any]) -> None:
