@@ -180,8 +180,8 @@ def test_an_error_is_that_of_its_item_alone():
 def test_killed_and_resumed_it_writes_the_same_shards(model, tmp_path):
     model.save(tmp_path / "m.understudy")
     folder, shards = tmp_path / "rows", 200
-    words = ["sample", tmp_path / "m.understudy", "-n", 20 * shards, "-o", folder, "--rows-per-shard", 20, "--seed", 3]
-    words[4] = f"{folder}/"
+    words = ["sample", tmp_path / "m.understudy", "-n", 20 * shards, "-o", f"{folder}/", "--rows-per-shard", 20]
+    words += ["--seed", 3]
     command = [sys.executable, "-m", "understudy", *map(str, words), "--processes", "2"]
     seen = 0
     for _ in range(3):
@@ -209,7 +209,7 @@ def test_a_cluster_draws_the_same_rows(model, folder, tmp_path):
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         blocks = model.sample_dataset(ROWS, 7, **ASKED).to_arrow_refs()
-        drawn = pl.concat([pl.from_arrow(each) for each in ray.get(blocks)])
+        drawn = pl.concat([pl.DataFrame(each) for each in ray.get(blocks)])
         assert drawn.sort(pl.all()).equals(pl.read_parquet(folder).sort(pl.all()))
     finally:
         ray.shutdown()
