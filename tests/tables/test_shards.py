@@ -179,12 +179,12 @@ def test_an_error_is_that_of_its_item_alone():
 @pytest.mark.slow
 def test_killed_and_resumed_it_writes_the_same_shards(model, tmp_path):
     model.save(tmp_path / "m.understudy")
-    folder, shards = tmp_path / "rows", 200
+    folder, shards = tmp_path / "rows", 40
     words = ["sample", tmp_path / "m.understudy", "-n", 20 * shards, "-o", f"{folder}/", "--rows-per-shard", 20]
     words += ["--seed", 3]
     command = [sys.executable, "-m", "understudy", *map(str, words), "--processes", "2"]
     seen = 0
-    for _ in range(3):
+    for _ in range(2):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while process.poll() is None and len(list(folder.glob("*.parquet"))) <= seen:

@@ -20,7 +20,7 @@ from understudy.tables.rejection import Acceptance
 
 HEADER = {"kind": "understudy-shards", "format": 1}
 ROWS_PER_SHARD = 500_000
-"""Rows of a shard, if none are given: some 50 MB on the disk, and 400 MB in the process that draws 20 columns."""
+"""Rows of a shard, if none are given: some 40 MB on the disk and 350 MB in the process that draws it, with 20 columns."""
 
 
 class ShardError(ValueError):
