@@ -20,7 +20,7 @@ from understudy.tables.rejection import Acceptance
 
 HEADER = {"kind": "understudy-shards", "format": 1}
 ROWS_PER_SHARD = 500_000
-"""Rows of a shard, if none are given: some 40 MB on the disk and 350 MB in the process that draws it, with 20 columns."""
+"""Rows of a shard, if none are given: with 20 columns, 40 MB on the disk and 350 MB in a process."""
 
 
 class ShardError(ValueError):
