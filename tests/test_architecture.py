@@ -93,8 +93,7 @@ def test_no_method_is_named_in_model_or_pipeline():
         wanted = set(imported(TREES[PACKAGE / f"{name}.py"]))
         inside = {each for each in wanted if each.startswith("understudy.synthesizers.")}
         assert inside <= {
-            f"understudy.synthesizers.{shared}"
-            for shared in ("base", "conditioning", "planning", "progress", "red_flags")
+            f"understudy.synthesizers.{shared}" for shared in ("base", "planning", "progress", "red_flags", "sampling")
         }
 
 

@@ -5,33 +5,36 @@ nothing is read from it that is not named here.
 """
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core import archive
+from understudy.core import archive, ray_tasks
 from understudy.core.files import reason, replacing, sha256
 from understudy.core.notebooks import card
+from understudy.core.processors import one_thread_each
+from understudy.core.progress import progress as shown
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
-from understudy.encoding.encoder import Encoder, EncoderFacts, Levels
+from understudy.encoding.encoder import Encoder, EncoderFacts
 from understudy.privacy.receipt import Receipt
 from understudy.synthesizers import FITTED, METHODS
-from understudy.synthesizers.base import ConditionalSampler, DensityModel, Fitted, Interval, Method, WeightedParents
-from understudy.synthesizers.conditioning import draw_given, is_supported
+from understudy.synthesizers.base import DensityModel, Fitted, Method, WeightedParents
+from understudy.synthesizers.sampling import Sampler
 from understudy.tables import rejection
-from understudy.tables.constraints import sums
-from understudy.tables.differences import Difference, differences, measured, modelled, restored
-from understudy.tables.rejection import Acceptance, SamplingError, held_rules
-from understudy.tables.rules import Condition, SyntheticRows
+from understudy.tables.differences import Difference, differences, measured, modelled
+from understudy.tables.rejection import Acceptance, SamplingError
 from understudy.tables.schema import Schema, with_rules
+from understudy.tables.shards import ROWS_PER_SHARD, SampledShards, Shards, open_shards
 from understudy.tables.table import read
 from understudy.tables.where import read_where
-from understudy.tables.writing import as_shown, to_frame
+from understudy.tables.writing import to_frame, write
 
 # A model file says which format it has; only this one is read. Version 0.1.0 wrote format 1.
 FORMAT = 2
@@ -127,101 +130,116 @@ class Model:
             SamplingError: Fewer than one drawn row in a hundred keeps the constraints, or so few meet the conditions
                 that some 20 million rows would have to be drawn.
         """
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-            raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
+        _check_count("n", n, 0)
         key, conditions = Key.new(seed), read_where(where, self.schema, self.encoder.labels)
         schema = with_rules(self.schema, rules)
-        columns, acceptance = self._kept(schema, conditions, int(n), key)
+        columns, acceptance = self._sampler.kept(schema, conditions, int(n), key)
         object.__setattr__(self, "acceptance", acceptance)
         return to_frame(columns, self.schema, self.encoder.labels, self.kind)
 
-    def _kept(
-        self, schema: Schema, conditions: Sequence[Condition], n: int, key: Key
-    ) -> tuple[dict[str, NDArray], Acceptance]:
-        """Rows that keep all rules: by rejection or, if they are rare and the model has densities, by importance."""
-        weighted, held = self._conditions_by_importance(conditions), held_rules(schema)
-        try:
-            return rejection.keep(
-                lambda m, key: self._draw(m, key, conditions, schema),
-                held,
-                n,
-                conditions=conditions,
-                key=key,
-                patient=bool(conditions) and not weighted,
-            )
-        except SamplingError:
-            if not weighted:
-                raise
-        worth: list[float] = []
+    def sample_to(
+        self,
+        folder: str | os.PathLike[str],
+        n: int,
+        seed: int | None = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        rules: Sequence[Any] = (),
+        rows_per_shard: int = ROWS_PER_SHARD,
+        processes: int | None = None,
+        engine: str = "local",
+        address: str | None = None,
+        progress: bool | None = None,
+    ) -> SampledShards:
+        """Writes `n` synthetic rows to Parquet files of a folder, each drawn by itself, in memory that does not grow.
 
-        def draw(m: int, key: Key) -> SyntheticRows:
-            assert isinstance(self.generator, DensityModel)  # else nothing is weighted
-            levels, effective = draw_given(self.generator, self.encoder, weighted, m, key=key)
-            worth.append(effective)
-            return self._decoded(levels, schema, key=key, conditioned=True)
+        Shard i is drawn with a key of its own, so the rows are the same for any number of processes and both engines.
+        A start that was stopped goes on with the shards that are missing. Rows are stratified within each shard.
 
-        columns, acceptance = rejection.keep(draw, held, n, conditions=conditions, key=key.child("importance"))
-        return columns, dataclasses.replace(acceptance, effective=min(sum(worth), n))
+        Args:
+            folder: Made if it is missing; what the sample is stands in FOLDER.json beside it. On a cluster, all nodes
+                must see it.
+            seed: The same one gives the same rows; None takes that of the folder, or draws one that is kept there.
+            where, rules: As of `sample`.
+            rows_per_shard: Of every file but the last. Other sizes give other rows.
+            processes: How many of this machine; None for one a core.
+            engine: "local", or "ray" for tasks on a cluster.
+            address: Of the cluster; None for the one that RAY_ADDRESS names, or else one of this machine alone.
+            progress: Whether to show a bar; None shows one on a terminal, and elsewhere prints a line now and then.
 
-    def _conditions_by_importance(self, conditions: Sequence[Condition]) -> dict[Condition, Interval]:
-        """The conditions with their levels, if importance can meet all of them; else none."""
-        if not isinstance(self.generator, DensityModel) or isinstance(self.generator, ConditionalSampler):
-            return {}
-        if any(each.column in self._computed or not is_supported(self.encoder, each) for each in conditions):
-            return {}
-        return {each: self._interval(each) for each in conditions}
+        Privacy:
+            Costs nothing, like `sample`. The seed that is kept is no secret: whoever has the model can draw any rows.
+
+        Raises:
+            ShardError: The folder holds another sample or something else, or cannot be written.
+            SamplingError: A shard cannot be drawn. The others are there, and the same call goes on.
+        """
+        request = self._request(n, rows_per_shard, where, rules)
+        ray_tasks.check(engine, address)
+        Key.new(seed)
+        with open_shards(folder, {**self._manifest(request), "seed": seed}) as manifest:
+            shards = dataclasses.replace(request.shards, folder=Path(os.path.realpath(folder)))
+            request = dataclasses.replace(request, seed=manifest["seed"], shards=shards)
+            work, found = shards.missing(), []
+            there = shards.rows - sum(map(shards.rows_of, work))
+            with shown(self.schema.name or "sample", shards.rows, there, "rows", wanted=progress) as advance:
+                places: Any = {"processes": processes, "engine": engine, "address": address}
+                for shard, made, error in ray_tasks.spread_over(
+                    functools.partial(write_shard, request), work, **places
+                ):
+                    if made is None:
+                        raise SamplingError(f"{shards.path(shard).name} was not written: {error}")
+                    found.append(made)
+                    advance(shards.path(shard).name, shards.rows_of(shard))
+        acceptance = rejection.in_all(found) if found else None
+        return SampledShards(shards=shards, made=len(work), seed=request.seed, acceptance=acceptance)
+
+    def sample_dataset(
+        self,
+        n: int,
+        seed: int | None = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        rules: Sequence[Any] = (),
+        rows_per_shard: int = ROWS_PER_SHARD,
+    ) -> Any:
+        """A Ray dataset of `n` synthetic rows, those that `sample_to` writes with this seed, drawn when they are used.
+
+        Raises:
+            ImportError: Ray is not installed.
+            ConstraintError: A rule or a condition does not fit the schema.
+        """
+        request = dataclasses.replace(self._request(n, rows_per_shard, where, rules), seed=Key.new(seed).entropy)
+        data, shards = ray_tasks.datasets(), request.shards.count
+        numbers = data.range(shards, override_num_blocks=shards)
+        draw = functools.partial(_arrow_shard, request)
+        variables = {"env_vars": ray_tasks.one_thread_variables()}
+        return numbers.map_batches(draw, batch_size=1, runtime_env=variables)
+
+    def _request(self, n: int, rows_per_shard: int, where: Mapping[str, Any] | None, rules: Sequence[Any]):
+        _check_count("n", n, 0)
+        _check_count("rows_per_shard", rows_per_shard, 1)
+        read_where(where, self.schema, self.encoder.labels)
+        with_rules(self.schema, rules)
+        shards = Shards(folder=Path(), rows=int(n), rows_per_shard=int(rows_per_shard))
+        return ShardRequest(self.to_bytes(), shards, 0, dict(where or {}), tuple(rules))
+
+    def _manifest(self, request: "ShardRequest") -> dict[str, Any]:
+        """What makes a sample the one it is, but for its seed."""
+        conditions = read_where(request.where, self.schema, self.encoder.labels)
+        return {
+            "understudy": __version__,
+            "fit": self.receipt.id,
+            "model_sha256": sha256(request.content),
+            "rows": request.shards.rows,
+            "rows_per_shard": request.shards.rows_per_shard,
+            "where": [repr(each) for each in conditions],
+            "rules": [repr(each) for each in request.rules],
+        }
 
     @property
-    def _computed(self) -> set[str]:
-        """The columns that are not drawn but computed: totals, and columns with a difference."""
-        return {each.total for each in sums(self.schema.constraints)} | {each.column for each in self.differences}
-
-    def _draw(self, n: int, key: Key, conditions: Sequence[Condition], schema: Schema) -> SyntheticRows:
-        """SyntheticRows of the generator with totals computed, as a frame will show them; not yet held to any rule."""
-        within = self._levels_within(conditions) if isinstance(self.generator, ConditionalSampler) else {}
-        if isinstance(self.generator, ConditionalSampler) and within:
-            levels = self.generator.sample_within(n, within, key=key)
-        else:
-            levels = self.generator.sample(n, key=key)
-        return self._decoded(levels, schema, key=key, conditioned=bool(conditions))
-
-    def _decoded(self, levels: Levels, schema: Schema, *, key: Key, conditioned: bool) -> SyntheticRows:
-        """The values at these levels as a frame will show them, with totals computed."""
-        decoded = self.encoder.decode(levels)
-        columns = restored(decoded, self.schema, self.differences, key=key)
-        if schema.constraints or conditioned:
-            numeric = [column for column in schema if column.is_numeric]
-            columns |= {column.name: as_shown(columns[column.name], column) for column in numeric}
-        if not schema.constraints:
-            return SyntheticRows(columns, self.encoder.labels)
-        rows = SyntheticRows(columns, self.encoder.labels)
-        totals = [each.total for each in sums(schema.constraints)]
-        drawn = {name: columns[name] for name in totals}
-        for each in sums(schema.constraints):
-            columns[each.total] = as_shown(each.enforced(rows), schema[each.total])
-        strata = self.encoder.strata(decoded | {name: columns[name] for name in totals})
-        changed = {
-            name: cells for name, cells in drawn.items() if not np.array_equal(cells, columns[name], equal_nan=True)
-        }
-        return SyntheticRows(columns, self.encoder.labels, strata, {} if conditioned else self.encoder.strata(changed))
-
-    def _levels_within(self, conditions: Sequence[Condition]) -> dict[str, Interval]:
-        """The levels at which conditions hold, by column, if they are one interval.
-
-        A total or a column with a difference is not drawn but computed, so a condition on it is left to rejection.
-        """
-        found = {each.column: self._interval(each) for each in conditions if each.column not in self._computed}
-        return {name: (low, high) for name, (low, high) in found.items() if low < high}
-
-    def _interval(self, condition: Condition) -> Interval:
-        """The levels of a column at which a condition holds, if they are one interval; else an empty one."""
-        if condition.missing or len(condition.values) > 1:
-            return 1.0, 0.0
-        known, rows = self.encoder.columns[condition.column], SyntheticRows({}, self.encoder.labels)
-        bounds = [condition.values[0]] * 2 if condition.values else [condition.low, condition.high]
-        numbers = [None if bound is None else rows.number(condition.column, bound) for bound in bounds]
-        low, high = (None if x is None else known.levels(np.array([x])) for x in numbers)
-        return 0.0 if low is None else float(low[0][0]), 1.0 if high is None else float(high[1][0])
+    def _sampler(self) -> Sampler:
+        return Sampler(self.encoder, self.generator, self.schema, self.differences)
 
     def log_density(self, frame: Any) -> NDArray[np.float64]:
         """The log density of every row of a table under the model, in nats: higher is more typical.
@@ -290,6 +308,49 @@ class Model:
         ]
         title = f"{self.schema.name}: {self.method.name} with {spent}"
         return card(title, ("column", "kind", "is made from"), rows, notes)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardRequest:
+    """What a process needs to draw any shard of a sample: the content of a model file, and what is asked of it."""
+
+    content: bytes
+    shards: Shards
+    seed: int
+    where: Mapping[str, Any]
+    rules: Sequence[Any]
+
+    def draw(self, shard: int) -> tuple[Any, Acceptance]:
+        """The rows of a shard as a polars frame. They depend on nothing but the request and the shard's number."""
+        model, key = _rebuilt(self.content), Key.new(self.seed).child(f"shard {shard}")
+        conditions = read_where(self.where, model.schema, model.encoder.labels)
+        with one_thread_each():
+            rules, rows = with_rules(model.schema, self.rules), self.shards.rows_of(shard)
+            columns, acceptance = model._sampler.kept(rules, conditions, rows, key)
+            return to_frame(columns, model.schema, model.encoder.labels), acceptance
+
+
+def write_shard(request: ShardRequest, shard: int) -> Acceptance:
+    """Draws a shard and writes its file, whole or not at all."""
+    frame, acceptance = request.draw(shard)
+    write(frame, request.shards.path(shard), level=1)  # numbers hardly shrink at any level, and 1 is the fastest
+    return acceptance
+
+
+def _arrow_shard(request: ShardRequest, batch: Mapping[str, NDArray]) -> Any:
+    """The shard whose number a batch of one holds, for Ray."""
+    return request.draw(int(batch["id"][0]))[0].to_arrow()
+
+
+@functools.lru_cache(maxsize=1)
+def _rebuilt(content: bytes) -> Model:
+    """The model of a file with this content; a process draws many shards from one."""
+    return _rebuild("the model", *archive.unpack(content))
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}.")
 
 
 def load(path: str | os.PathLike[str]) -> Model:

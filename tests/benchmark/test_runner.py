@@ -21,7 +21,7 @@ from understudy.benchmark.grids import Dataset, GridError
 from understudy.benchmark.result_file import open_results, read
 from understudy.benchmark.runner import run_grid
 from understudy.benchmark.splits import split
-from understudy.benchmark.workers import Answer, Worker
+from understudy.core.workers import Answer, Worker
 
 GRID = """
 name = "tiny"
@@ -122,6 +122,18 @@ def test_one_process_gives_the_same_lines_as_two(undisturbed, tmp_path):
     assert undated(tmp_path) == [line for line in undated(undisturbed[0]) if line["id"] in chosen]
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_gives_the_same_lines_and_makes_what_is_missing_alone(undisturbed, tmp_path):
+    ray = pytest.importorskip("ray")
+    grid = parse(GRID).only(["copula"])
+    run_grid(grid.only(["copula"], seeds=[1]), tmp_path, processes=1, progress=False)
+    outcome = run_grid(grid, tmp_path, engine="ray", progress=False)
+    assert not outcome.failed and outcome.made and outcome.there and not ray.is_initialized()
+    chosen = {line["id"] for line in undated(tmp_path)}
+    assert undated(tmp_path) == [line for line in undated(undisturbed[0]) if line["id"] in chosen]
+
+
 TRAINED = """
 name = "trained"
 epsilons = [1, 5]
@@ -141,15 +153,15 @@ settings = { critic_steps = 20, batch_size = 20 }
 """
 
 
-def in_this_process(work, processes):
+def in_this_process(function, work, **places):
     """Makes the batches here, where the second start finds its programs compiled."""
     for batch in work:
-        yield Answer(batch, perform(batch), "")
+        yield Answer(batch, function(batch), "")
 
 
 @pytest.mark.slow
 def test_a_run_that_was_fitted_beside_others_is_made_again_beside_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "spread", in_this_process)
+    monkeypatch.setattr(runner, "spread_over", in_this_process)
     grid = parse(TRAINED)
     assert [len(batch) for batch in batches(grid.runs())] == [2]
     run_grid(grid, tmp_path, processes=1, progress=False)
@@ -227,12 +239,12 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path, monkeypatch):
 
 def test_a_process_that_dies_is_an_error_of_its_run():
     run = parse(GRID).runs()[-1]
-    worker = Worker()
+    worker = Worker(perform)
     worker.give([run])
     worker.process.kill()
     (answered, lines, error), lives = worker.take()
     worker.stop()
-    assert (answered, lines, lives) == ([run], [], False)
+    assert (answered, lines, lives) == ([run], None, False)
     assert "ended with code -9" in error
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.core.stratified import stratified_levels, stratified_uniforms
+from understudy.core.randomness import Key
+from understudy.core.stratified import BLOCK, evenly, stratified_levels, stratified_uniforms
 
 
 def test_a_group_of_m_has_one_number_in_each_of_m_intervals():
@@ -47,3 +48,15 @@ def test_few_rows(count):
     assert stratified_uniforms(np.zeros(count, int), np.random.default_rng(0)).shape == (count,)
     assert stratified_levels(np.full(count, np.nan), np.random.default_rng(0)).shape == (count,)
     assert ((stratified_levels(np.full(count, 0.5), np.random.default_rng(0)) >= 0) & (np.arange(count) < 1)).all()
+
+
+def test_many_rows_are_stratified_block_by_block():
+    levels = np.random.default_rng(0).random(BLOCK + 1000)
+    found = evenly({"a": levels, "b": levels}, Key.new(0), ["a"])
+    assert found["b"] is levels
+    for block, size in ((slice(0, BLOCK), BLOCK), (slice(BLOCK, None), 1000)):
+        part = found["a"][block]
+        assert np.array_equal(np.argsort(part), np.argsort(levels[block]))
+        assert np.array_equal(np.sort(np.floor(part * size)), np.arange(size))
+    first = evenly({"a": levels[:BLOCK]}, Key.new(0), ["a"])["a"]
+    np.testing.assert_array_equal(found["a"][:BLOCK], first)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from prada_densities import ENCODER, FOUR, VARIABLES, columns, densities, every_pair, reading, rows, some_pairs
 from understudy.core.randomness import Key
-from understudy.synthesizers.prada.likelihood.drawing import CHUNK, KNOTS, quantiles, share_constants, to_normal
+from understudy.synthesizers.prada.likelihood.drawing import CHUNK, KNOTS, NormalMap, quantiles, share_constants
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
 from understudy.synthesizers.prada.likelihood.pool import Pool, PublicRows
 
@@ -86,9 +86,9 @@ def test_constants_give_states_their_shares():
 
 def test_the_map_takes_knots_to_normal_quantiles_and_ends_at_the_limit():
     knots = np.sort(np.random.default_rng(0).standard_normal(KNOTS)).astype(np.float32)
-    np.testing.assert_allclose(to_normal(knots, knots, 9.0), quantiles(), atol=1e-6)
+    np.testing.assert_allclose(NormalMap(knots, 9.0)(knots), quantiles(), atol=1e-6)
     beyond = np.array([knots[0] - 1, knots[-1] + 1, 100.0], np.float32)
-    np.testing.assert_allclose(to_normal(beyond, knots, 9.0), [quantiles()[0] - 1, quantiles()[-1] + 1, 9.0], atol=1e-6)
+    np.testing.assert_allclose(NormalMap(knots, 9.0)(beyond), [quantiles()[0] - 1, quantiles()[-1] + 1, 9.0], atol=1e-6)
 
 
 def test_the_density_of_what_is_drawn_is_that_of_the_drawing():

@@ -55,6 +55,7 @@ def bench() -> None:
     help="The folder of the results; made if missing.",
 )
 @click.option("--processes", type=click.IntRange(min=1), help="How many runs at once.  [default: one a core]")
+@options.engine
 @click.option("--methods", metavar="A,B", help="Only these methods of the grid, by label.")
 @click.option(
     "--datasets",
@@ -71,6 +72,8 @@ def run_bench(
     grid: str,
     output: str,
     processes: int | None,
+    engine: str,
+    address: str | None,
     methods: str | None,
     datasets: tuple[str, ...],
     epsilons: str | None,
@@ -101,7 +104,8 @@ def run_bench(
         seeds=_parts("--seeds", seeds, int),
     )
     asked = asked.small() if small else asked
-    outcome = run_grid(asked, output, processes=processes, progress=False if quiet else None)
+    places: Any = {"processes": processes, "engine": engine, "address": address}
+    outcome = run_grid(asked, output, progress=False if quiet else None, **places)
     if as_json:
         print_json({"results": output, **dataclasses.asdict(outcome)})
     else:

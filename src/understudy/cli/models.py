@@ -62,6 +62,7 @@ def plan(
 @click.option("--seed", type=int, help="For tests only: noise from a known seed protects nobody.")
 @options.strict
 @options.engine
+@options.memory
 @click.option("--quiet", is_flag=True, help="Print neither progress nor receipt.")
 @options.as_json
 @options.output("the model")
@@ -170,7 +171,7 @@ def _print_flags(schema: "understudy.Schema", method: Any, epsilon: float, delta
 @click.command()
 @click.argument("model", type=FILE)
 @click.option("-n", "rows", type=int, required=True, help="The number of rows to draw.")
-@options.output("the rows: .csv, .tsv, .csv.gz, .csv.zst, .parquet or .feather")
+@options.output("the rows: .csv, .tsv, .csv.gz, .csv.zst, .parquet, .feather, or a folder for Parquet shards: DIR/")
 @click.option("--seed", type=int, help="Draw the same rows again.")
 @click.option(
     "--where",
@@ -185,38 +186,77 @@ def _print_flags(schema: "understudy.Schema", method: Any, epsilon: float, delta
     multiple=True,
     help='A further rule that every row keeps: "a >= b", "total = a + b" or "a implies b".',
 )
+@click.option("--rows-per-shard", type=click.IntRange(min=1), help="Rows of every file of DIR/.  [default: 500000]")
+@click.option("--processes", type=click.IntRange(min=1), help="How many shards at once.  [default: one a core]")
+@options.engine
+@click.option("--quiet", is_flag=True, help="Show no progress of shards.")
 @options.as_json
 def sample(
-    model: str, rows: int, output: str, seed: int | None, where: tuple[str, ...], rules: tuple[str, ...], as_json: bool
+    model: str,
+    rows: int,
+    output: str,
+    seed: int | None,
+    where: tuple[str, ...],
+    rules: tuple[str, ...],
+    as_json: bool,
+    **of_shards: Any,
 ) -> None:
     """Draws synthetic rows from MODEL. Costs no budget.
 
     Every row keeps the constraints of the schema. If constraints or conditions apply, the acceptance rate is printed.
     A record of where the rows come from is written beside them, as FILE.json; `understudy report` checks it.
 
+    With a folder, the rows are written to Parquet shards, each drawn by itself, so memory does not grow with -n and the
+    rows are the same for any number of processes. If it is stopped, the same command goes on.
+
     \b
     Example:
       understudy sample people.understudy -n 10000 -o synthetic.parquet
       understudy sample people.understudy -n 1000 --where state=CA --where age=30..40 -o some.csv
+      understudy sample people.understudy -n 1_000_000_000 -o synthetic/
     """
+    import os
+
+    from understudy.core.randomness import Key
+
+    with argument_errors():
+        Key.new(seed)
+        if rows < 0:
+            raise ValueError(f"-n: expected a whole number >= 0, got {rows}.")
+    if output.endswith(os.sep) or os.path.isdir(output):
+        _sample_shards(model, rows, output, seed, where, rules, as_json, **of_shards)
+    else:
+        _sample_file(model, rows, output, seed, where, rules, as_json, **of_shards)
+
+
+def _sample_file(
+    model: str,
+    rows: int,
+    output: str,
+    seed: int | None,
+    where: tuple[str, ...],
+    rules: tuple[str, ...],
+    as_json: bool,
+    **of_shards: Any,
+) -> None:
+    """Draws the rows at once, and writes one file."""
     import dataclasses
     import secrets
     from pathlib import Path
 
     from understudy.core.files import sha256
-    from understudy.core.randomness import Key
     from understudy.report.provenance import check_record_place, write_record
     from understudy.tables.sources import extension
     from understudy.tables.where import where_from_text
     from understudy.tables.writing import write
 
+    for option in ("rows_per_shard", "processes", "address"):
+        if of_shards[option] is not None or of_shards["engine"] != "local":
+            given = "engine" if of_shards["engine"] != "local" else option.replace("_", "-")
+            raise Refused(f"--{given} is for shards, and -o {output} is one file. Give a folder, such as -o rows/.")
     check_place(output, model)
     extension(output, written=True)  # refuses formats it does not know
     check_record_place(output)
-    with argument_errors():
-        Key.new(seed)
-        if rows < 0:
-            raise ValueError(f"-n: expected a whole number >= 0, got {rows}.")
     loaded = dataclasses.replace(understudy.load(model), kind="polars")
     conditions = where_from_text(where, loaded.schema)
     seed = secrets.randbits(63) if seed is None else seed
@@ -231,3 +271,50 @@ def sample(
     if conditions or rules or loaded.schema.constraints:
         click.echo(f"{loaded.acceptance}.", err=True)
     click.echo(f"{count(rows, 'row')} written to {output}, and where they come from to {record.name}.")
+
+
+def _sample_shards(
+    model: str,
+    rows: int,
+    output: str,
+    seed: int | None,
+    where: tuple[str, ...],
+    rules: tuple[str, ...],
+    as_json: bool,
+    *,
+    rows_per_shard: int | None,
+    quiet: bool,
+    **places: Any,
+) -> None:
+    """Draws the shards that are missing in a folder."""
+    import dataclasses
+
+    from understudy.tables.shards import ROWS_PER_SHARD, manifest_path
+    from understudy.tables.where import where_from_text
+
+    loaded = understudy.load(model)
+    conditions = where_from_text(where, loaded.schema)
+    with noted("The same command goes on with the shards that are missing."):
+        found = loaded.sample_to(
+            output,
+            rows,
+            seed,
+            where=conditions,
+            rules=rules,
+            rows_per_shard=rows_per_shard or ROWS_PER_SHARD,
+            progress=False if quiet or as_json else None,
+            **places,
+        )
+    record, number = manifest_path(output), found.shards.count
+    if as_json:
+        drawn = None if found.acceptance is None else dataclasses.asdict(found.acceptance)
+        made = {"shards": number, "made": found.made, "seed": found.seed, "acceptance": drawn}
+        print_json({"output": output, "record": str(record), "rows": rows, **made})
+        return
+    if found.acceptance is not None and (conditions or rules or loaded.schema.constraints):
+        click.echo(f"{found.acceptance}.", err=True)
+    there = f" ({number - found.made} existed)" if number > found.made else ""
+    click.echo(
+        f"{count(rows, 'row')} in {count(number, 'shard')}{there} written to {output}, and where they come from to "
+        f"{record.name}."
+    )

@@ -102,17 +102,21 @@ engine = _options(
         type=click.Choice(["local", "ray"]),
         default="local",
         show_default=True,
-        help="Who sums over a table in partitions: this machine, or a Ray cluster.",
+        help="Processes of this machine, or tasks on a Ray cluster.",
     ),
-    click.option("--address", metavar="ADDRESS", help="Of the Ray cluster; else RAY_ADDRESS, else one is started."),
     click.option(
-        "--memory",
-        metavar="GIB",
-        type=click.FloatRange(min=0.25),
-        default=2.0,
-        show_default=True,
-        help="Memory that a fit of a table in partitions may take, about.",
+        "--address",
+        metavar="ADDRESS",
+        help="The Ray cluster.  [default: RAY_ADDRESS, or one that is started for this command]",
     ),
+)
+memory = click.option(
+    "--memory",
+    metavar="GIB",
+    type=click.FloatRange(min=0.25),
+    default=2.0,
+    show_default=True,
+    help="Memory that a fit of a table in partitions may take, about.",
 )
 strict = click.option("--strict", is_flag=True, help="Refuse a fit that has a red flag.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -48,16 +48,17 @@ def pack(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> byt
     return whole.getvalue()
 
 
-def unpack(path: str | os.PathLike[str]) -> tuple[Document, Arrays]:
-    """The document and the arrays, not yet checked to be the ones that were written.
+def unpack(source: str | os.PathLike[str] | bytes) -> tuple[Document, Arrays]:
+    """The document and the arrays of a file or of its content, not yet checked to be the ones that were written.
 
     Raises:
         OSError: The file cannot be read.
         Oversized: It would unpack to too much.
         Exception: It is not an archive, or not all of one.
     """
-    limit = most_unpacked(Path(path).stat().st_size)
-    with zipfile.ZipFile(Path(path)) as archive:
+    content = isinstance(source, bytes)
+    limit = most_unpacked(len(source) if content else Path(source).stat().st_size)
+    with zipfile.ZipFile(io.BytesIO(source) if content else Path(source)) as archive:
         if sorted(archive.namelist()) != sorted((DOCUMENT, ARRAYS)):
             raise ValueError("other entries")
         text, packed = _entry(archive, DOCUMENT, min(limit, LARGEST_DOCUMENT)), _entry(archive, ARRAYS, limit)

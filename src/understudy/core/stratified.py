@@ -16,6 +16,8 @@ from understudy.core.randomness import Key
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
+BLOCK = 65_536
+"""Columns of levels are stratified this many rows at a time, which stay in the cache while they are sorted."""
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 """Numbers are capped here, since rounding could otherwise give 1."""
 
@@ -34,19 +36,35 @@ def stratified_uniforms(groups: Integers, draw: np.random.Generator) -> Floats:
 
 def stratified_levels(levels: Floats, draw: np.random.Generator) -> Floats:
     """Levels in the same order, of which one lies in each interval [i / m, (i + 1) / m); missing ones stay missing."""
-    present = np.flatnonzero(~np.isnan(levels))
-    order = present[np.argsort(levels[present])]  # the default, which is several times as fast as a stable one
-    stratified = np.full(len(levels), np.nan)
+    present, stratified = ~np.isnan(levels), np.full(len(levels), np.nan)
+    if present.all():
+        order = np.argsort(levels)  # the default, which is several times as fast as a stable one
+    else:
+        places = np.flatnonzero(present)
+        order = places[np.argsort(levels[places])]
     stratified[order] = _within(np.arange(len(order)), len(order), draw)
     return stratified
 
 
 def evenly(columns: Mapping[str, Floats], key: Key, names: Sequence[str]) -> dict[str, Floats]:
-    """Columns of levels, those of these names stratified, each with draws of its own."""
-    found = in_threads(lambda name: stratified_levels(columns[name], key.child(name).numpy()), names)
-    return dict(columns) | dict(zip(names, found, strict=True))
+    """Columns of levels, those of these names stratified, each with draws of its own.
+
+    Rows are taken `BLOCK` at a time, each block stratified by itself. Only the order of levels within a column counts.
+    """
+
+    def stratified(name: str) -> Floats:
+        levels, draw = columns[name], key.child(name).numpy()
+        if len(levels) <= BLOCK:
+            return stratified_levels(levels, draw)
+        blocks = [stratified_levels(levels[i : i + BLOCK], draw) for i in range(0, len(levels), BLOCK)]
+        return np.concatenate(blocks)
+
+    return dict(columns) | dict(zip(names, in_threads(stratified, names), strict=True))
 
 
 def _within(place: Integers, intervals: Integers | int, draw: np.random.Generator) -> Floats:
     """A uniform number in each interval [place / intervals, (place + 1) / intervals)."""
-    return np.minimum((place + draw.random(len(place))) / intervals, BELOW_ONE)
+    found = draw.random(len(place))
+    found += place
+    found /= intervals
+    return np.minimum(found, BELOW_ONE, out=found)

@@ -96,12 +96,11 @@ class NumericEncoder:
         return self.scale.interval(values)
 
     def values(self, levels: Floats) -> NDArray:
-        gone = np.isnan(levels)
-        x = self.distribution.quantile(np.where(gone, 0.5, levels))
+        x = self.distribution.quantile(levels)  # NaN stays NaN
         low, high = self.column.bounds_in_steps
         x = np.clip(x, low, high) if low is not None or high is not None else x
         x = np.rint(x) if self.column.kind == "datetime" else x
-        return np.where(gone, np.nan, _from_steps(x, self.column))
+        return _from_steps(x, self.column)
 
 
 def _step(column: Column) -> float | None:
@@ -113,7 +112,8 @@ def _from_steps(steps: Floats, column: Column) -> Floats:
     """Whole numbers of steps on the scale of a table. 30 steps of 0.01 are 0.3, which 30 * 0.01 is not."""
     if column.decimals is not None:
         return steps / 10.0**column.decimals + 0.0  # no -0.0
-    return steps * (_step(column) or 1.0)
+    step = _step(column)
+    return steps if step is None else steps * step
 
 
 @dataclasses.dataclass(frozen=True)

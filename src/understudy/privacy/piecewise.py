@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.interpolation import interpolated
+
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
@@ -48,7 +50,7 @@ class Distribution:
 
     def quantile(self, u: Floats) -> Floats:
         """The value at probability u: the inverse of `interval`."""
-        x = np.interp(u, self.cdf, self.values)
+        x = interpolated(u, self.cdf, self.values)
         # A knot k + 1/2 is the end of k: several levels may lie on it, none of them of k + 1.
         return np.maximum(np.ceil(x - 0.5), np.ceil(self.values[0])) if self.integer else x
 

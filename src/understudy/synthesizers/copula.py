@@ -29,9 +29,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.processors import in_threads, one_thread_each
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Satisfies, Settings
-from understudy.core.stratified import evenly
+from understudy.core.stratified import BLOCK, evenly
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.encoding.scores import ScoreColumn, loading, score_columns, score_rows, target_weightings
 from understudy.privacy.ledger import Ledger
@@ -169,20 +170,22 @@ class FittedCopula:
     degrees: float
 
     def sample(self, n: int, *, key: Key) -> Levels:
-        draw = key.numpy()
-        normal = draw.standard_normal((n, len(self.factor))) @ self.factor.T
+        with one_thread_each():
+            blocks = in_threads(lambda i: self._block(i, min(BLOCK, n - i * BLOCK), key), range(max(-(-n // BLOCK), 1)))
+        drawn = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        return evenly(drawn, key.child("even"), list(drawn))
+
+    def _block(self, i: int, rows: int, key: Key) -> Levels:
+        """Numbers in the order of the levels of block i, which `evenly` spaces; NaN for missing values."""
+        draw = (key.child(f"rows {i}") if i else key).numpy()
+        drawn = self.factor @ draw.standard_normal((rows, len(self.factor))).T  # (coordinates, rows)
         if np.isfinite(self.degrees):
-            normal /= np.sqrt(draw.chisquare(self.degrees, (n, 1)) / self.degrees)
-        levels, gone = {}, {}
-        for j, coordinate in enumerate(self.coordinates):
-            level = student_level(normal[:, j], self.degrees)
-            if coordinate.missing:
-                gone[coordinate.column] = level > 1.0 - self.missing[j]
-            else:
-                levels[coordinate.column] = level
-        for name, rows in gone.items():
-            levels[name][rows] = np.nan
-        return evenly(levels, key.child("even"), list(levels))
+            drawn /= np.sqrt(draw.chisquare(self.degrees, rows) / self.degrees)
+        found = {each.column: drawn[j] for j, each in enumerate(self.coordinates) if not each.missing}
+        for j, each in enumerate(self.coordinates):
+            if each.missing:
+                found[each.column][student_level(drawn[j], self.degrees) > 1.0 - self.missing[j]] = np.nan
+        return found
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
         """Every earlier column: one correlation matrix joins them all."""

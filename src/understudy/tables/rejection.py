@@ -70,6 +70,19 @@ class Acceptance:
         return f"most often broken: {rule}, by {_percent(count / self.drawn)} of rows"
 
 
+def in_all(parts: Sequence[Acceptance]) -> Acceptance:
+    """The acceptance of rows that were drawn in several parts."""
+    broken = {rule: sum(part.broken.get(rule, 0) for part in parts) for part in parts for rule in part.broken}
+    effective = [part.kept if part.effective is None else part.effective for part in parts]
+    return Acceptance(
+        sum(part.drawn for part in parts),
+        sum(part.kept for part in parts),
+        broken,
+        sum(effective) if any(part.effective is not None for part in parts) else None,
+        max((part.shift for part in parts), default=0.0),
+    )
+
+
 def held_rules(schema: Schema) -> list[Constraint]:
     """The rules that every synthetic row keeps: the constraints, and the bounds of totals, which are computed."""
     bounded = []

@@ -51,11 +51,14 @@ def to_frame(
     return frame if kind == "polars" else frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-def write(frame: pl.DataFrame, path: str | os.PathLike[str], schema: Schema | None = None) -> None:
+def write(
+    frame: pl.DataFrame, path: str | os.PathLike[str], schema: Schema | None = None, *, level: int | None = None
+) -> None:
     """Writes a polars frame as text, Parquet or Arrow, by the extension of the path; whole or not at all.
 
     Args:
         schema: If given, dates are written in their columns' `format` where cells are text.
+        level: How hard Zstandard squeezes a Parquet file; None is what polars takes.
 
     Raises:
         TableError: The extension is unknown or the place cannot be written. What was there is untouched.
@@ -67,7 +70,7 @@ def write(frame: pl.DataFrame, path: str | os.PathLike[str], schema: Schema | No
     try:
         with replacing(path) as temporary, temporary.open("wb") as file:
             if ending == ".parquet":
-                frame.write_parquet(file)
+                frame.write_parquet(file, compression_level=level)
             elif ending in (".feather", ".arrow", ".ipc"):
                 frame.write_ipc(file)
             elif ending not in SEPARATORS:

@@ -19,6 +19,7 @@ density after the other.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -57,12 +58,45 @@ class Outputs(NamedTuple):
     logits: Array | None  # of states: (states, rows)
 
 
-def outputs_of(column: Column, inputs: Array, *, number: bool, components: int) -> Outputs:
-    """What the layers make of the inputs that a column reads, (inputs, rows)."""
-    first = column.first[:-1].T @ inputs + column.first[-1][:, None]
-    hidden = column.hidden
-    second = column.second[:-1].T @ np.tanh(first[:hidden]) + column.second[-1][:, None]
-    linear = first[hidden:]
+class Workspace:
+    """Memory for the layers of one column after the other, over so many rows: it takes long to get it anew.
+
+    What the layers make of one column is overwritten by the next.
+    """
+
+    def __init__(self, columns: Sequence[Column], rows: int):
+        self._read = np.empty((max(len(each.first) for each in columns), rows), np.float32)
+        self._first = np.empty((max(each.first.shape[1] for each in columns), rows), np.float32)
+        self._above = np.empty((max(len(each.second) for each in columns), rows), np.float32)
+
+    def layers(self, column: Column, inputs: Array, sources: NDArray | None = None) -> tuple[Array, Array]:
+        """The first and the second layer of a column: (hidden + linear, rows) and (outputs, rows).
+
+        Args:
+            inputs: Those that it reads, or, with `sources`, all of which it reads these.
+        """
+        read, first = self._read[: len(column.first)], self._first[: column.first.shape[1]]
+        if sources is None:
+            read[:-1] = inputs
+        elif len(sources):
+            np.take(inputs, sources, axis=0, out=read[:-1], mode="clip")
+        read[-1] = 1.0
+        np.matmul(column.first.T, read, out=first)
+        above = self._above[: len(column.second)]
+        np.tanh(first[: column.hidden], out=above[:-1])
+        above[-1] = 1.0
+        return first, column.second.T @ above
+
+
+def outputs_of(
+    column: Column, inputs: Array, *, number: bool, components: int, within: Workspace | None = None
+) -> Outputs:
+    """What the layers make of inputs, (inputs, rows): of those that a column reads, or, within a workspace, of all."""
+    if within is None:
+        first, second = Workspace([column], inputs.shape[1]).layers(column, inputs)
+    else:
+        first, second = within.layers(column, inputs, column.sources)
+    linear = first[column.hidden :]
     split = 3 * components * number
     logits = linear[int(number) :] + second[split:]
     if column.places.size:
@@ -100,21 +134,33 @@ def log_density(column: Column, made: Outputs, own: Array, state: NDArray) -> Ar
 def draw_score(column: Column, made: Outputs, draw: np.random.Generator) -> Array:
     """A score of every row, before calibration."""
     assert made.mixture is not None and made.linear is not None  # it is a number
-    shift, log_scale, log_weight = mixture(made.mixture)
-    rows = np.arange(shift.shape[1])
-    level = draw.random(len(rows), dtype=np.float32)
-    chosen = np.minimum((np.cumsum(np.exp(log_weight), axis=0) < level).sum(axis=0), len(shift) - 1)
-    normal = draw.standard_normal(len(rows), dtype=np.float32)
-    found = column.unit * (made.linear + shift[chosen, rows] + np.exp(log_scale[chosen, rows]) * normal)
-    return found.astype(np.float32, copy=False)
+    components = len(made.mixture) // 3
+    sums = _cumulative(made.mixture[2 * components :])  # (components, rows)
+    level = draw.random(sums.shape[1], dtype=np.float32)
+    level *= sums[-1]
+    place = _first_above(sums, level)
+    place *= len(level)
+    place += np.arange(len(level))
+    scale = np.take(made.mixture[components:], place, mode="clip")  # of the chosen component alone
+    scale -= np.float32(MIDDLE)
+    scale *= np.float32(1 / HALF)
+    np.tanh(scale, out=scale)
+    scale *= np.float32(HALF)
+    scale += np.float32(MIDDLE)
+    found = draw.standard_normal(len(level), dtype=np.float32)
+    found *= np.exp(scale, out=scale)
+    found += np.take(made.mixture, place, mode="clip")
+    found += made.linear
+    found *= column.unit
+    return found
 
 
 def draw_state(logits: Array, draw: np.random.Generator) -> NDArray[np.int64]:
     """A state of every row."""
-    weights = np.exp(logits - logits.max(axis=0))
-    sums = np.cumsum(weights, axis=0)
-    level = draw.random(logits.shape[1], dtype=np.float32) * sums[-1]
-    return np.minimum((sums <= level).sum(axis=0), len(logits) - 1)
+    sums = _cumulative(logits)
+    level = draw.random(logits.shape[1], dtype=np.float32)
+    level *= sums[-1]
+    return _first_above(sums, level)
 
 
 def start_second(hidden: int, outputs: int, *, number: bool, components: int) -> Array:
@@ -126,6 +172,26 @@ def start_second(hidden: int, outputs: int, *, number: bool, components: int) ->
         log_scale = 0.5 * math.log(1 - np.mean(shifts**2))
         second[-1, components : 2 * components] = MIDDLE + HALF * math.atanh((log_scale - MIDDLE) / HALF)
     return second
+
+
+def _cumulative(logits: Array) -> Array:
+    """Sums of the weights up to each entry, in units of the largest weight: (entries, rows).
+
+    Rows are added one by one: `cumsum` along the first axis takes ten times as long.
+    """
+    sums = logits - logits.max(axis=0)
+    np.exp(sums, out=sums)
+    for k in range(1, len(sums)):
+        sums[k] += sums[k - 1]
+    return sums
+
+
+def _first_above(sums: Array, level: Array) -> NDArray[np.int64]:
+    """The first entry of each row whose sum exceeds the level, or else the last: (rows,)."""
+    found = np.zeros(len(level), np.int64)
+    for each in sums[:-1]:
+        found += each <= level
+    return found
 
 
 def _log_sum_exp(x: Array) -> Array:

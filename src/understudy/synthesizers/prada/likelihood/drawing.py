@@ -10,10 +10,12 @@ The one rule: no private row comes here. Marginals are calibrated on generated r
 
 import dataclasses
 import functools
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.interpolation import Interpolation
 from understudy.core.processors import in_threads, one_thread_each
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Levels
@@ -28,8 +30,10 @@ KNOTS = 64
 """The map that makes a column's scores normal has this many knots."""
 SHARE_ROUNDS = 6
 """The shares of states are calibrated in this many rounds; each about squares the error."""
-CHUNK = 8192
+CHUNK = 4096
 """Rows are generated this many at a time: a chunk of 20 columns stays in the cache."""
+CELLS = 512
+"""The map of a column's scores has a guide table of this many cells."""
 
 Floats = NDArray[np.float64]
 
@@ -50,6 +54,10 @@ class Densities:
     components: int
     limit: float
 
+    @functools.cached_property
+    def _maps(self) -> tuple["NormalMap", ...]:
+        return tuple(NormalMap(each, self.limit) for each in self.knots)
+
     @property
     def variables(self) -> tuple[Variable, ...]:
         return self.reading.variables
@@ -67,22 +75,29 @@ class Densities:
         """So many rows."""
         return self._draw(n, draw, None)
 
-    def sample(self, n: int, *, key: Key) -> Levels:
-        """Levels of so many rows; fewer rows are the first of more."""
+    def sample(self, n: int, *, key: Key, ordered: Collection[str] = ()) -> Levels:
+        """Levels of so many rows; fewer rows are the first of more.
+
+        Args:
+            ordered: Columns of which only the order of levels matters. Scores may stand for them.
+        """
 
         def chunk(i: int) -> Levels:
             draw = key.child(f"rows {i}").numpy()
-            return self.levels(self.draw(CHUNK, draw), draw)
+            return self.levels(self.draw(CHUNK, draw), draw, ordered)
 
         with one_thread_each():
             made = in_threads(chunk, range(-(-n // CHUNK)))
         names = [v.name for v in self.variables]
         return {name: np.concatenate([each[name] for each in made])[:n] if made else np.zeros(0) for name in names}
 
-    def levels(self, rows: PublicRows, draw: np.random.Generator) -> Levels:
-        """The levels of drawn rows."""
+    def levels(self, rows: PublicRows, draw: np.random.Generator, ordered: Collection[str] = ()) -> Levels:
+        """The levels of drawn rows; of the columns in `ordered`, perhaps scores in the same order."""
         found = {}
         for j, v in enumerate(self.variables):
+            if v.name in ordered and v.number and not v.states:
+                found[v.name] = rows.own[j]
+                continue
             uniform = draw.random(rows.count) if v.states else np.zeros(rows.count)
             found[v.name] = v.level_of(rows.own[j].astype(np.float64), rows.states[j], uniform)
         return found
@@ -96,18 +111,22 @@ class Densities:
     def _draw(self, n: int, draw: np.random.Generator, calibration: "_Calibration | None") -> PublicRows:
         d = len(self.variables)
         own, states = np.zeros((d, n), np.float32), np.zeros((d, n), np.int64)
-        inputs = np.zeros((self.reading.size, n), np.float32)
+        inputs, work = np.zeros((self.reading.size, n), np.float32), columns.Workspace(self.columns, n)
         for j, variable in enumerate(self.variables):
-            made, knots = self.outputs(j, inputs[self.columns[j].sources]), self.knots[j]
+            made = columns.outputs_of(
+                self.columns[j], inputs, number=variable.number, components=self.components, within=work
+            )
             if made.logits is not None:
                 logits = made.logits if calibration is None else calibration.states(j, variable, made.logits)
                 states[j] = columns.draw_state(logits, draw)
             if variable.number:
                 score = columns.draw_score(self.columns[j], made, draw)
                 regular = states[j] == 0 if variable.states else None
-                if calibration is not None:
+                if calibration is None:
+                    score = self._maps[j](score)
+                else:
                     knots = calibration.scores(j, score if regular is None else score[regular])
-                score = to_normal(score, knots, self.limit)
+                    score = NormalMap(knots, self.limit)(score)
                 own[j] = score if regular is None else np.where(regular, score, 0.0)
             at = int(self.reading.starts[j])
             seen = self._seen(variable, own[j], states[j])
@@ -191,9 +210,17 @@ def quantiles() -> NDArray[np.float32]:
     return ndtri(levels).astype(np.float32)
 
 
-def to_normal(score: NDArray[np.float32], knots: NDArray[np.float32], limit: float) -> NDArray[np.float32]:
-    """The map that takes the knots to normal quantiles: linear between them, of slope one beyond, within ±limit."""
-    return np.clip(interpolate(score, knots, quantiles()), -limit, limit).astype(np.float32)
+class NormalMap:
+    """The map that takes knots to normal quantiles: linear between them, of slope one beyond, within ±limit."""
+
+    def __init__(self, knots: NDArray[np.float32], limit: float):
+        self._between, self._first, self._last = Interpolation(knots, quantiles(), CELLS), knots[0], knots[-1]
+        self._limit = np.float32(limit)
+
+    def __call__(self, score: NDArray[np.float32]) -> NDArray[np.float32]:
+        found = self._between(score)
+        found += score - np.minimum(np.maximum(score, self._first), self._last)
+        return np.minimum(np.maximum(found, -self._limit, out=found), self._limit, out=found)
 
 
 def interpolate(x: NDArray, at: NDArray, to: NDArray) -> NDArray:

@@ -42,9 +42,8 @@ class FittedDensity:
         return tuple(variable.name for variable in self.densities.variables)
 
     def sample(self, n: int, *, key: Key) -> Levels:
-        levels, draws = self.densities.sample(n, key=key), key.child("even")
-        even = {v.name for v in self.densities.variables if v.number and not v.pass_through}
-        return evenly(levels, draws, [name for name in levels if name in even])
+        even = [v.name for v in self.densities.variables if v.number and not v.pass_through]
+        return evenly(self.densities.sample(n, key=key, ordered=even), key.child("even"), even)
 
     def log_density(
         self, encoder: Encoder, columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]
