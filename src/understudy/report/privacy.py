@@ -69,7 +69,9 @@ def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
         "not_released": receipt.not_released,
         "by_mechanism": by_planned_mechanism(receipt.charges),
         "charges": [{**dataclasses.asdict(charge), "sigma": charge.sigma} for charge in receipt.charges],
-        "columns": [column_facts(column, model.encoder.columns[column.name].is_pass_through) for column in model.schema],
+        "columns": [
+            column_facts(column, model.encoder.columns[column.name].is_pass_through) for column in model.schema
+        ],
         "rows": {"public": model.schema.rows, "measured": None if model.schema.rows else model.encoder.rows},
         "method": {"name": model.method.name, **dataclasses.asdict(model.method)},
         "schema": model.schema.to_toml(),

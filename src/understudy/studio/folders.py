@@ -8,9 +8,6 @@ import dataclasses
 import os
 from pathlib import Path
 
-from understudy.tables.sources import extension
-from understudy.tables.structure import TableError
-
 MOST_LISTED = 300
 """At most so many entries of a folder are listed."""
 
@@ -60,6 +57,9 @@ class Folders:
         Raises:
             OutsideError, TableError: It is outside, is no file, or does not end like a table.
         """
+        from understudy.tables.sources import extension  # not at the top: the first page does without
+        from understudy.tables.structure import TableError
+
         path = self.within(given.strip())
         if not path.is_file():
             raise TableError(f"{given}: there is no such file.")
@@ -89,6 +89,9 @@ class Folders:
 
 
 def _is_table(path: Path) -> bool:
+    from understudy.tables.sources import extension
+    from understudy.tables.structure import TableError
+
     try:
         extension(path)
     except TableError:
