@@ -70,7 +70,7 @@ def _as_typed(project: Project, form: FormData) -> dict[str, Any]:
     shown["file"] = {key: str(form.get(f"file-{key}", "")) for key in fields.DIALECT}
     keys = ("role", "kind", *(field.key for field in fields.FIELDS))
     shown["columns"] = [
-        {"name": name, "nullable": bool(form.get(f"c{place}-nullable"))}
+        {"name": name, "place": place, "nullable": bool(form.get(f"c{place}-nullable"))}
         | {key: str(form.get(f"c{place}-{key}", "")) for key in keys}
         for place, name in enumerate(names_in(form))
     ]

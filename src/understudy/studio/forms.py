@@ -156,7 +156,9 @@ def filled(text: str, names: list[str], kinds: Mapping[str, str]) -> dict[str, A
     known = [*names, *(name for name in (*columns, *document.get("ignore", ())) if name not in names)]
     if document.get("unit") and document["unit"] not in known:
         known.append(document["unit"])
-    cards = [_card(name, document, kinds.get(name, "categorical")) for name in known]
+    cards = [
+        _card(name, document, kinds.get(name, "categorical")) | {"place": place} for place, name in enumerate(known)
+    ]
     return {
         "name": document.get("name", ""),
         "rows": document.get("rows", ""),

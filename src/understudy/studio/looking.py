@@ -53,13 +53,12 @@ def framed(page: Path) -> Response:
 @reading
 def pictures(request: Request) -> Response:
     """Every column as a histogram, and two of them against each other."""
-    from understudy.report import drawing
     from understudy.studio.scatter import scatter
 
     project, fit = done(request)
     columns = fit.numbers().get("columns") or []
     drawn = [
-        {"name": each["name"], "kind": each["kind"], "picture": without_style(drawing.column(each, f"column-{place}"))}
+        {"name": each["name"], "kind": each["kind"], "picture": _picture(each, f"column-{place}")}
         for place, each in enumerate(columns[:MOST_DRAWN])
     ]
     names = [each["name"] for each in columns]
@@ -73,6 +72,13 @@ def pictures(request: Request) -> Response:
         return show(request, "parts/scatter.html", project=project, fit=fit, **content)
     left = max(len(columns) - MOST_DRAWN, 0)
     return show(request, "look.html", project=project, fit=fit, step="look", view="pictures", left_out=left, **content)
+
+
+def _picture(column: dict[str, Any], key: str) -> Any:
+    """One column of the synthetic rows; the report shows the noise of its counts as well."""
+    from understudy.report import drawing
+
+    return without_style(drawing.column(column | {"noise": None}, key))
 
 
 @reading

@@ -82,11 +82,14 @@ def status(folder: Path) -> Status:
         return Status(state="stopped", said="its process has ended before it was done.", gone=gone)
     noted = read_json(folder / "progress.json")
     since = time.time() - noted.get("time", time.time())
-    left = noted.get("left")
+    left, share, expected = noted.get("left"), noted.get("share"), request.get("seconds")
+    if share is None and expected:  # before the first note of the fit, by the plan
+        share, left = min(gone / expected, 0.5), max(expected - gone, expected / 2)
+        since = 0.0
     return Status(
         state="running",
         what=str(noted.get("what", "starting")),
-        share=noted.get("share"),
+        share=share,
         left=None if left is None else max(left - since, 0.0),
         gone=gone,
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_POINTS = 1500
 MOST_CATEGORIES = 12
 """The most frequent ones; the others share the last place."""
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640.0, 400.0, 116.0, 16.0, 14.0, 52.0
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720.0, 420.0, 116.0, 16.0, 36.0, 52.0
 
 
 def scatter(frame: "pl.DataFrame", across: str, up: str) -> Markup:
@@ -40,6 +40,7 @@ def scatter(frame: "pl.DataFrame", across: str, up: str) -> Markup:
         )
         for a, b in zip(x, y, strict=True)
     ]
+    parts.append(text(8, 16, short(f"↑ {up}", WIDTH - 16), "name"))
     parts.append(text(LEFT + wide / 2, HEIGHT - 10, short(f"{across} →", wide), "name", "middle"))
     title = f"{up} against {across}, {len(x)} synthetic rows"
     return svg("scatter", (WIDTH, HEIGHT), title, f"A cloud of points: {up} upwards, {across} to the right.", parts)

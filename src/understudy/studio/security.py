@@ -43,6 +43,7 @@ HEADERS = {
 }
 _UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
 _OPENED = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>understudy studio</title>
+<link rel="icon" href="/static/icon.svg">
 <meta http-equiv="refresh" content="0;url=/"></head><body><p><a href="/">Open the studio</a></p></body></html>"""
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PAUSE = 0.25
 """Seconds between two notes of progress at least."""
+FITTED, AFTERWARDS = 0.9, 2.0
+"""The part of the bar that the fit has, and the seconds that rows and report are expected to take after it."""
 SEED = 0
 """Of the rows that a project shows: those of its report, so that both show the same."""
 
@@ -33,13 +35,15 @@ class Notes:
     def __init__(self, folder: Path):
         self.path, self.latest = folder / "progress.json", 0.0
 
-    def __call__(self, what: str, expected: "Expectation | None" = None) -> None:
-        """Notes what is being done; too soon after the last note, nothing."""
+    def __call__(self, what: str, expected: "Expectation | None" = None, *, share: float | None = None) -> None:
+        """Notes what is being done; too soon after the last note of a step, nothing."""
         now = time.monotonic()
         if expected is not None and now - self.latest < PAUSE:
             return
         self.latest = now
-        far = {} if expected is None else {"share": expected.share, "left": expected.left}
+        far: dict[str, float] = {} if share is None else {"share": share}
+        if expected is not None:
+            far = {"share": FITTED * expected.share, "left": expected.left + AFTERWARDS}
         write_json(self.path, {"what": what, **far, "time": time.time()})
 
 
@@ -61,12 +65,12 @@ def fit(folder: Path, asked: dict[str, Any], note: Notes) -> None:
             strict=asked["strict"],
         )
     try:
-        note("writing the model")
+        note("writing the model", share=0.91)
         model.save(folder / "model.understudy")
-        note("drawing rows")
+        note("drawing rows", share=0.93)
         shown = asked.get("rows") or _rows_shown(model)
         draw_rows(folder, model, shown, SEED)
-        note("writing the report")
+        note("writing the report", share=0.96)
         report(folder / "model.understudy", folder / "report.html", ledger=asked["ledger"], rows=shown, seed=SEED)
     except KeyboardInterrupt as stop:
         stop.add_note("The fit was done and stays charged.")

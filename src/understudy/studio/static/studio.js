@@ -4,7 +4,7 @@ for (const slider of document.querySelectorAll("input[data-steps]")) {
   const number = document.getElementById(slider.dataset.for);
   const steps = slider.dataset.steps.trim().split(" ");
   const say = () => slider.setAttribute("aria-valuetext", steps[slider.value]);
-  slider.addEventListener("input", () => { number.value = String(Number(steps[slider.value])); say(); });
+  slider.addEventListener("input", () => { number.value = steps[slider.value]; say(); });
   number.addEventListener("input", () => {
     const typed = Math.log(Number(number.value));
     if (!Number.isFinite(typed)) return;
