@@ -44,7 +44,7 @@ def document_of(form: Form, base: Mapping[str, Any]) -> Document:
         for place, name in enumerate(names)
         if roles[name] == "column"
     }
-    document: Document = {"name": _text(form, "name")}
+    document: Document = _stated("name", _text(form, "name"))
     units = [name for name in names if roles[name] == "unit"]
     if units:
         document |= {"unit": units[0], "max_rows_per_unit": _number(_text(form, "max_rows_per_unit"))}

@@ -101,7 +101,8 @@ def rows(request: Request) -> Response:
     asked = dict(request.query_params)
     found = selected(rows_of(fit), asked)
     pages = max(-(-found.height // PER_PAGE), 1)
-    page = min(max(int(asked["page"]) if asked.get("page", "").isdigit() else 1, 1), pages)
+    typed = asked.get("page", "")
+    page = min(max(int(typed) if typed.isascii() and typed.isdigit() else 1, 1), pages)
     content = {
         "names": found.columns,
         "rows": [[_shown(value) for value in row] for row in found.slice((page - 1) * PER_PAGE, PER_PAGE).iter_rows()],

@@ -70,6 +70,7 @@ def templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"seconds": seconds, "plain": plain, "percent": lambda share: f"{100 * share:.1f} %"}
+    environment.filters["begin"] = lambda text: text[:1].upper() + text[1:]
     return environment
 
 

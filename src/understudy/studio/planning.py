@@ -33,6 +33,8 @@ METHODS = {
 }
 """The methods in one sentence each."""
 
+UNNAMED_TABLE = "The schema has no name, and a ledger goes by names. Describe the table again and give it one."
+
 
 class ChoiceError(ValueError):
     """What was typed is no budget."""
@@ -152,14 +154,15 @@ def numbers_of(project: Project, choices: Mapping[str, Any]) -> dict[str, Any]:
     from understudy.privacy.plan import BudgetExceeded
     from understudy.report import drawing
     from understudy.report.privacy import attacker
+    from understudy.tables.schema import UNNAMED
 
-    made = _plan(project, choices)
+    made, table = _plan(project, choices), schema_name(project)
     shares = made.shares()
     bars = [{"what": item.name, "more": 0, "share": shares[item.name]} for item in made.items]
     sampled = any(item.sampling_rate for item in made.items)
-    refused = None
+    refused = UNNAMED_TABLE if table == UNNAMED else None
     try:
-        LedgerFile(project.ledger).check(schema_name(project), made.budget.epsilon, made.budget.delta)
+        LedgerFile(project.ledger).check(table, made.budget.epsilon, made.budget.delta)
     except BudgetExceeded as error:
         refused = sentence(str(error))
     return {
@@ -170,5 +173,5 @@ def numbers_of(project: Project, choices: Mapping[str, Any]) -> dict[str, Any]:
         "shares": shares,
         "refused": refused,
         "account": account_of(project),
-        "table": schema_name(project),
+        "table": table,
     }
