@@ -173,7 +173,7 @@ def test_a_cold_studio_answers_within_two_seconds(studio):
 @pytest.mark.slow
 def test_the_studio_does_not_answer_at_another_address_of_this_machine(studio):
     port = int(re.findall(r":(\d+)/", studio[1])[0])
-    others = {each[4][0] for each in socket.getaddrinfo(socket.gethostname(), port, type=socket.SOCK_STREAM)}
+    others = {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), port, type=socket.SOCK_STREAM)}
     for other in others - {"127.0.0.1"} | {"127.0.0.2", "::1"}:
         family = socket.AF_INET6 if ":" in other else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as knocking:

@@ -41,7 +41,7 @@ def account_of(project: Project) -> dict[str, Any] | None:
 def project(request: Request) -> Response:
     """One project: where its table lies, its steps, its fits and its ledger."""
     found = project_of(request)
-    return show(request, "project.html", project=found, step="project", **{"overview": overview(found)})
+    return show(request, "project.html", project=found, step="project", overview=overview(found))
 
 
 @reading
@@ -49,6 +49,7 @@ def open_table(request: Request) -> Response:
     """The page for opening: a path, the tables of the folder, or a file to drop."""
     folders, where = studio_of(request).folders, request.query_params.get("in", "")
     inside, tables = folders.listed(where)
+    inside = [each for each in inside if each != folders.shown(studio_of(request).projects.home)]
     parent = folders.shown(folders.within(where).parent) if where else None
     most = MOST_UPLOADED >> 20
     return show(
