@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from browsing import CANARY, Visitor, fitted, words, write_people
+from browsing import CANARY, Visitor, words, write_people
 from understudy.studio.folders import Folders, OutsideError
 
 
@@ -88,19 +88,6 @@ def test_a_project_that_is_a_link_is_none(places):
     project.folder.symlink_to(places[1] / "moved")
     assert visitor.get(f"/p/{project.name}").status_code == 404
     assert not visitor.studio.projects.all()
-
-
-def test_downloads_are_the_files_of_the_list_and_no_links(places):
-    visitor = Visitor(places[0])
-    here = fitted(visitor.opened("people.csv"))
-    assert visitor.get(f"{here}/share/rows.csv").status_code == 200
-    for name in ("request.json", "outcome.json", "..%2f..%2fledger.jsonl", "%2e%2e", "rows.csv.json", "nothing.csv"):
-        assert visitor.get(f"{here}/share/{name}").status_code == 404
-    rows = places[0] / "studio" / "people" / "fits" / here.rsplit("/", 1)[1] / "rows.csv"
-    rows.unlink()
-    rows.symlink_to(places[1] / "secret.csv")
-    answer = visitor.get(f"{here}/share/rows.csv")
-    assert answer.status_code == 404 and CANARY not in answer.text
 
 
 def test_a_table_that_was_moved_out_of_the_folder_is_not_fitted(places):

@@ -37,9 +37,15 @@ PAGES += [f"{HERE}/{each}" for each in ("look", "look/rows", "look/pictures", "l
 PAGES += [f"/compare?a={HERE[3:].replace('/fits', '')}&b={OTHER[3:].replace('/fits', '')}"]
 
 
+@pytest.fixture(scope="module")
+def pages(visitor):
+    """Every page, asked for once."""
+    return {path: visitor.get(path) for path in PAGES}
+
+
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_keeps_the_policy_and_shows_no_cell(visitor, path):
-    answer = visitor.get(path)
+def test_every_page_keeps_the_policy_and_shows_no_cell(pages, path):
+    answer = pages[path]
     assert (answer.status_code, answer.headers["content-security-policy"]) == (200, POLICY)
     assert CANARY not in answer.text
     assert (
@@ -49,8 +55,8 @@ def test_every_page_keeps_the_policy_and_shows_no_cell(visitor, path):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_has_one_heading_a_title_and_labels(visitor, path):
-    page = visitor.get(path).text
+def test_every_page_has_one_heading_a_title_and_labels(pages, path):
+    page = pages[path].text
     assert len(re.findall(r"<h1[ >]", page)) == 1 and "<title>" in page and 'lang="en"' in page
     ids = re.findall(r'\sid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
@@ -63,8 +69,8 @@ def test_every_page_has_one_heading_a_title_and_labels(visitor, path):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_form_that_changes_something_carries_the_token(visitor, path):
-    forms = re.findall(r'<form[^>]*method="post".*?</form>', visitor.get(path).text, re.DOTALL)
+def test_every_form_that_changes_something_carries_the_token(visitor, pages, path):
+    forms = re.findall(r'<form[^>]*method="post".*?</form>', pages[path].text, re.DOTALL)
     assert all(f'name="csrf" value="{visitor.session.csrf}"' in form for form in forms)
 
 
@@ -197,6 +203,17 @@ def test_files_are_downloaded_as_they_are(visitor):
         answer = visitor.get(f"{HERE}/share/{name}")
         assert answer.content == (folder / name).read_bytes()
         assert answer.headers["content-disposition"] == f'attachment; filename="people-{name}"'
+
+
+def test_downloads_are_the_files_of_the_list_and_no_links(visitor, tmp_path):
+    for name in ("request.json", "outcome.json", "..%2f..%2fledger.jsonl", "%2e%2e", "rows.csv.json", "nothing.csv"):
+        assert visitor.get(f"{OTHER}/share/{name}").status_code == 404
+    rows = visitor.studio.projects["people"].fits()[0].folder / "rows.csv"
+    rows.rename(tmp_path / "kept.csv")
+    rows.symlink_to(tmp_path / "kept.csv")
+    assert visitor.get(f"{OTHER}/share/rows.csv").status_code == 404
+    rows.unlink()
+    (tmp_path / "kept.csv").rename(rows)
 
 
 def test_the_commands_of_the_share_page_do_the_same(visitor, monkeypatch):

@@ -14,10 +14,13 @@ from pathlib import Path
 import pytest
 
 from browsing import CANARY, Visitor, fitted, words, write_people
+from understudy.pipeline import fit
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.studio import processes
 from understudy.studio.projects import read_json
 from understudy.studio.work import perform
+from understudy.synthesizers.progress import watched
+from understudy.tables.schema import Schema
 
 QUICK = {"epsilon": "1", "delta": "1e-6", "method": "independent"}
 SLOW = QUICK | {"method": "prada"}
@@ -51,16 +54,16 @@ def spent(project):
 
 def test_work_that_is_refused_says_why_without_a_cell_and_costs_nothing(visitor):
     project = visitor.opened("people.csv")
-    fit = project.folder / "fits" / "a-fit"
-    fit.mkdir(parents=True)
+    place = project.folder / "fits" / "a-fit"
+    place.mkdir(parents=True)
     wrong = project.schema.read_text().replace("[columns.age]", "[columns.years]")
-    (fit / "schema.toml").write_text(wrong)
+    (place / "schema.toml").write_text(wrong)
     asked = {"task": "fit", "method": "independent", "epsilon": 1.0, "delta": 1e-6, "strict": False, "known": []}
     asked |= {"table": project.table, "ledger": str(project.ledger)}
-    (fit / "request.json").write_text(json.dumps(asked))
-    outcome = perform(fit)
+    (place / "request.json").write_text(json.dumps(asked))
+    outcome = perform(place)
     assert outcome["state"] == "refused" and "years" in outcome["said"] and CANARY not in outcome["said"]
-    (fit / "outcome.json").write_text(json.dumps(outcome))
+    (place / "outcome.json").write_text(json.dumps(outcome))
     shown = words(visitor.get("/p/people/fits/a-fit"))
     assert "What it cost: nothing" in shown and spent(project) == 0
 
@@ -69,6 +72,15 @@ def test_work_whose_process_is_gone_is_not_taken_for_another_of_the_same_number(
     (tmp_path / "request.json").write_text('{"started": 0}')
     (tmp_path / "process.json").write_text(json.dumps({"process": os.getpid(), "born": "another time"}))
     assert processes.status(tmp_path).state == "stopped"
+
+
+def test_a_watcher_is_told_of_every_charge(tmp_path):
+    table = write_people(tmp_path / "people.csv")
+    told = []
+    with watched(lambda what, expected: told.append((what, expected.share))):
+        model = fit(table, Schema.draft(table), "independent", epsilon=1.0)
+    assert [what for what, _ in told] == [charge.what for charge in model.receipt.charges]
+    assert all(0 <= share <= 1 for _, share in told)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\xff"])
@@ -151,7 +163,8 @@ def studio(tmp_path):
     assert address is not None
     yield process, address[0], begun
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) in (0, 130)
+    assert process.wait(20) == 0
+    assert process.stdout.read().endswith("The studio has ended.\n")
     process.stdout.close()
 
 

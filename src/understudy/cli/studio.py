@@ -40,4 +40,7 @@ def studio(port: int, no_browser: bool, folder: str) -> None:
 
             webbrowser.open(address)
 
-    run(folder, port, ready=ready)
+    going_on = run(folder, port, ready=ready)
+    click.echo("The studio has ended.")
+    for place in going_on:
+        click.echo(f"A fit goes on in {place}; start the studio again to find it.")

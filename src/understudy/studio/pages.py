@@ -60,6 +60,7 @@ def fit_of(request: Request) -> tuple[Project, Fit]:
     return project, project.fit(request.path_params["fit"])
 
 
+@functools.cache
 def templates() -> jinja2.Environment:
     """The pages; what they show is escaped."""
     environment = jinja2.Environment(

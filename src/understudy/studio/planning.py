@@ -33,6 +33,29 @@ METHODS = {
 }
 """The methods in one sentence each."""
 
+WORDS = {
+    "rows": "the number of rows",
+    "find": "where the numbers lie",
+    "resolve": "how numbers are distributed, coarsely",
+    "refine": "how numbers are distributed, finely",
+    "select": "which categories are frequent",
+    "count selected": "how frequent they are",
+    "count": "how frequent the listed categories are",
+    "tree": "which columns belong together",
+    "graph": "which columns belong together",
+    "parents": "which columns explain which",
+    "pairs": "pairs of columns",
+    "tables": "several columns together",
+    "moments": "correlations",
+    "order": "the order of the columns",
+    "embedding": "an embedding of all rows",
+    "gradients": "training, by noisy gradients",
+    "critic": "training of the critic, by noisy gradients",
+    "critic again": "training of the second critic",
+    "rounds": "marginals, chosen one after another",
+    "marginals": "marginals, chosen one after another",
+}
+"""What planned mechanisms measure, by their names; those of other names are chosen along the way."""
 UNNAMED_TABLE = "The schema has no name, and a ledger goes by names. Describe the table again and give it one."
 
 
@@ -158,7 +181,7 @@ def numbers_of(project: Project, choices: Mapping[str, Any]) -> dict[str, Any]:
 
     made, table = _plan(project, choices), schema_name(project)
     shares = made.shares()
-    bars = [{"what": item.name, "more": 0, "share": shares[item.name]} for item in made.items]
+    bars = [{"what": WORDS.get(item.name, item.name), "more": 0, "share": shares[item.name]} for item in made.items]
     sampled = any(item.sampling_rate for item in made.items)
     refused = UNNAMED_TABLE if table == UNNAMED else None
     try:
@@ -171,6 +194,7 @@ def numbers_of(project: Project, choices: Mapping[str, Any]) -> dict[str, Any]:
         "factor": math.exp(min(made.budget.epsilon, 700.0)),
         "bars": without_style(drawing.budget(bars, "shares")),
         "shares": shares,
+        "words": WORDS,
         "refused": refused,
         "account": account_of(project),
         "table": table,

@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 
 from understudy.studio.app import make
 from understudy.studio.folders import Folders
+from understudy.studio.processes import status
 from understudy.studio.security import Session
 
 ADDRESS = "127.0.0.1"
@@ -45,8 +46,8 @@ def bound(port: int) -> socket.socket:
     return made
 
 
-def run(folder: str, port: int, *, ready: Callable[[str], None]) -> None:
-    """Serves the studio until it is interrupted.
+def run(folder: str, port: int, *, ready: Callable[[str], None]) -> list[str]:
+    """Serves the studio until it is interrupted; returns the folders of fits that go on.
 
     Args:
         folder: What it may see.
@@ -70,7 +71,10 @@ def run(folder: str, port: int, *, ready: Callable[[str], None]) -> None:
             ws="none",
             timeout_graceful_shutdown=2,
         )
-        uvicorn.Server(settings).run(sockets=[listening])
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how a studio ends
+            uvicorn.Server(settings).run(sockets=[listening])
+        every = (fit.folder for project in app.state.studio.projects.all() for fit in project.fits())
+        return [str(folder) for folder in every if status(folder).state == "running"]
 
 
 def _greeting(greet: Callable[[], None]) -> Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]]:
