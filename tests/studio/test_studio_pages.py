@@ -192,6 +192,18 @@ def test_any_two_columns_are_drawn_against_each_other(visitor, pair):
     assert page.count('class="point"') == 120
 
 
+def test_the_example_comes_described(tmp_path):
+    from understudy.datasets import example_schema
+    from understudy.tables.schema import Schema
+
+    visitor = Visitor(tmp_path)
+    assert visitor.post("/open/example").headers["location"] == "/p/example/describe"
+    project = visitor.studio.projects["example"]
+    assert Schema.read(project.schema) == example_schema()
+    assert visitor.get("/p/example/describe").status_code == 200
+    assert visitor.post("/open/example").headers["location"] == "/p/example-2/describe"
+
+
 def test_two_fits_are_compared(visitor):
     page = visitor.get(PAGES[-1])
     assert "ε = 1, δ = 1e-06 ε = 2, δ = 1e-06" in words(page) and page.text.count('<figure class="card">') == 6

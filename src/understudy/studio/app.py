@@ -38,6 +38,7 @@ ROUTES = [
     _get("/", opening.projects),
     _get("/open", opening.open_table),
     _post("/open", opening.open_path),
+    _post("/open/example", opening.open_example),
     _post("/open/upload", opening.upload),
     _get("/compare", sharing.compare),
     _get("/p/{project}", opening.project),

@@ -13,6 +13,9 @@ from understudy.studio.pages import changing, go, project_of, reading, show, stu
 from understudy.studio.projects import Project, ProjectError
 from understudy.studio.security import MOST_UPLOADED
 
+EXAMPLE_ROWS = 5000
+"""Simulated people in the example table."""
+
 
 @reading
 def projects(request: Request) -> Response:
@@ -64,6 +67,19 @@ def open_path(request: Request, form: FormData) -> Response:
     table = studio.folders.table(str(form.get("path", "")))
     made = studio.projects.new(table.name.split(".")[0])
     return _drafted(made, table)
+
+
+@changing
+def open_example(request: Request, form: FormData) -> Response:
+    """Simulated people, to try everything with: nobody is in that table."""
+    from understudy.datasets import example, example_schema
+
+    made = studio_of(request).projects.new("example")
+    table = made.folder / "people.csv"
+    example(EXAMPLE_ROWS).write_csv(table)
+    answer = _drafted(made, table)
+    example_schema().write(made.schema)
+    return answer
 
 
 @changing

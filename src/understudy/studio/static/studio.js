@@ -1,4 +1,4 @@
-// The sliders of the plan: each moves the number beside it, and the number moves the slider. Everything else is htmx.
+// What htmx does not do: the sliders of the plan, and a word while a form that takes a moment is being answered.
 "use strict";
 for (const slider of document.querySelectorAll("input[data-steps]")) {
   const number = document.getElementById(slider.dataset.for);
@@ -13,3 +13,16 @@ for (const slider of document.querySelectorAll("input[data-steps]")) {
   });
   say();
 }
+
+document.addEventListener("submit", event => {
+  const form = event.target, words = form.dataset.working;
+  if (!words || form.querySelector(".working")) return;
+  const said = document.createElement("p");
+  said.className = "working";
+  said.setAttribute("role", "status");
+  form.append(said);
+  said.textContent = words;
+});
+addEventListener("pageshow", event => {
+  if (event.persisted) document.querySelectorAll("form[data-working] > .working").forEach(one => one.remove());
+});
