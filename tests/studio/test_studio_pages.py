@@ -4,6 +4,7 @@ import html
 import json
 import re
 import shlex
+import shutil
 
 import polars as pl
 import pytest
@@ -202,6 +203,16 @@ def test_the_example_comes_described(tmp_path):
     assert Schema.read(project.schema) == example_schema()
     assert visitor.get("/p/example/describe").status_code == 200
     assert visitor.post("/open/example").headers["location"] == "/p/example-2/describe"
+
+
+def test_a_table_that_is_open_twice_is_said_to_add_up(visitor):
+    project = visitor.opened("people.csv")
+    try:
+        for page in ("plan", "fit"):
+            assert "people (ε = 3 spent)" in words(visitor.get(f"/p/{project.name}/{page}"))
+            assert "adds up" not in words(visitor.get(f"/p/people/{page}"))
+    finally:
+        shutil.rmtree(project.folder)
 
 
 def test_two_fits_are_compared(visitor):

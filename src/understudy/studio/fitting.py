@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from understudy.studio import processes
+from understudy.studio.opening import others_of
 from understudy.studio.pages import changing, fit_of, go, project_of, reading, sentence, show, studio_of
 from understudy.studio.planning import numbers_of
 from understudy.studio.projects import Fit, Project, ProjectError
@@ -26,7 +27,7 @@ STARTING = 4.0
 def confirm(request: Request) -> Response:
     """What will be charged, and to which ledger."""
     project = project_of(request)
-    return show(request, "fit.html", **_page(project))
+    return show(request, "fit.html", **_page(request, project))
 
 
 @changing
@@ -37,7 +38,7 @@ def start(request: Request, form: FormData) -> Response:
     wanted = ("yes", repr(choices["epsilon"]), repr(choices["delta"]), choices["method"])
     if confirmed != wanted:
         said = "nothing was charged. Confirm that this budget may be spent; it may have been changed in another window."
-        return show(request, "fit.html", code=422, **_page(project, sentence(said)))
+        return show(request, "fit.html", code=422, **_page(request, project, sentence(said)))
     if (running := running_fit(project)) is not None:
         return go(f"/p/{project.name}/fits/{running.name}")
     table = studio_of(request).folders.table(project.table)
@@ -103,7 +104,8 @@ def _new_fit(project: Project, choices: Mapping[str, Any]) -> Fit:
     return Fit(name, folder)
 
 
-def _page(project: Project, wrong: str | None = None) -> dict[str, Any]:
+def _page(request: Request, project: Project, wrong: str | None = None) -> dict[str, Any]:
     choices = project.choices
     content = {"project": project, "step": "fit", "choices": choices, "wrong": wrong, "running": running_fit(project)}
+    content["others"] = others_of(request, project)
     return content | numbers_of(project, choices)

@@ -40,6 +40,30 @@ def account_of(project: Project) -> dict[str, Any] | None:
     return {"tables": accounts}
 
 
+def others_of(request: Request, project: Project) -> list[tuple[str, float]]:
+    """Other projects of the same table, or of the same name for it, and the ε that each has spent.
+
+    Their ledgers do not know of each other, and what is spent on one table adds up.
+    """
+    mine = {project.table, _called(project)}
+    found = []
+    for other in studio_of(request).projects.all():
+        account = account_of(other) if other.name != project.name and mine & {other.table, _called(other)} else None
+        if account is not None:
+            found.append((other.name, sum(each.total.epsilon for each in account["tables"].values())))
+    return found
+
+
+def _called(project: Project) -> str:
+    """What the schema of a project calls the table."""
+    import tomllib
+
+    try:
+        return str(tomllib.loads(project.schema.read_text("utf-8")).get("name", ""))
+    except (OSError, ValueError):
+        return ""
+
+
 @reading
 def project(request: Request) -> Response:
     """One project: where its table lies, its steps, its fits and its ledger."""

@@ -11,7 +11,7 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 
-from understudy.studio.opening import account_of
+from understudy.studio.opening import account_of, others_of
 from understudy.studio.pages import changing, go, project_of, reading, sentence, show, without_style
 from understudy.studio.projects import Project
 
@@ -85,7 +85,7 @@ def chosen(form: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]
 def plan(request: Request) -> Response:
     """The page with the sliders; the numbers follow by themselves."""
     project = project_of(request)
-    return show(request, "plan.html", **_page(project, project.choices))
+    return show(request, "plan.html", **_page(request, project, project.choices))
 
 
 @changing
@@ -108,7 +108,7 @@ def keep(request: Request, form: FormData) -> Response:
         choices = chosen(form, project.choices)
         numbers_of(project, choices)
     except ValueError as error:
-        return show(request, "plan.html", code=422, **_page(project, project.choices, sentence(str(error))))
+        return show(request, "plan.html", code=422, **_page(request, project, project.choices, sentence(str(error))))
     project.remember(choices=choices)
     return go(f"/p/{project.name}/fit")
 
@@ -141,11 +141,11 @@ def cap(request: Request, form: FormData) -> Response:
         most = chosen({"epsilon": form.get("cap-epsilon", ""), "delta": form.get("cap-delta", "")}, project.choices)
         LedgerFile(project.ledger).set_cap(Schema.read(project.schema).name, most["epsilon"], most["delta"])
     except ValueError as error:
-        return show(request, "plan.html", code=422, **_page(project, project.choices, sentence(str(error))))
+        return show(request, "plan.html", code=422, **_page(request, project, project.choices, sentence(str(error))))
     return go(f"/p/{project.name}/plan")
 
 
-def _page(project: Project, choices: Mapping[str, Any], wrong: str | None = None) -> dict[str, Any]:
+def _page(request: Request, project: Project, choices: Mapping[str, Any], wrong: str | None = None) -> dict[str, Any]:
     return {
         "project": project,
         "step": "plan",
@@ -155,6 +155,7 @@ def _page(project: Project, choices: Mapping[str, Any], wrong: str | None = None
         "deltas": DELTAS,
         "methods": METHODS,
         "account": account_of(project),
+        "others": others_of(request, project),
         "schema": schema_name(project),
     }
 

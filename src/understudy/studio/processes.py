@@ -59,7 +59,7 @@ def start(folder: Path, request: dict[str, Any]) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,  # a library may print a cell
-        start_new_session=True,  # Ctrl-C ends the studio and not a fit that was paid for
+        start_new_session=True,  # Ctrl-C ends the studio and not a fit that was charged
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     _CHILDREN[child.pid] = child
