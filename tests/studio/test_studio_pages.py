@@ -256,7 +256,7 @@ def test_the_commands_of_the_share_page_do_the_same(visitor, monkeypatch):
 
 @pytest.mark.parametrize("rows", ["0", "-5", "1000001", "x", "1e3", "", "٣"])
 def test_no_more_rows_are_drawn_than_allowed(visitor, rows):
-    assert visitor.post(f"{HERE}/share", rows=rows).status_code == 404
+    assert visitor.post(f"{HERE}/share", rows=rows).status_code == 422
     assert not (visitor.studio.projects["people"].fits()[-1].folder / "draw").exists()
 
 
@@ -280,7 +280,7 @@ def test_a_fit_that_is_not_done_has_no_pages(visitor):
 
 
 def test_a_fit_that_is_done_cannot_be_removed(visitor):
-    assert visitor.post("/p/people/forget", fit=HERE.rsplit("/", 1)[1]).status_code == 404
+    assert visitor.post("/p/people/forget", fit=HERE.rsplit("/", 1)[1]).status_code == 422
     assert visitor.get(HERE).status_code == 200
 
 

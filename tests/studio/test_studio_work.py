@@ -1,5 +1,6 @@
 """Work in a process of its own: it can be left, stopped, killed and found again, and the ledger says what it cost."""
 
+import concurrent.futures
 import json
 import os
 import re
@@ -101,6 +102,18 @@ def test_a_fit_runs_by_itself_and_is_found_again_by_another_studio(visitor, tmp_
     assert "Charged: ε = 1, δ = 1e-06" in words(again.get(here)) and spent(project) == 1.0
     assert CANARY not in (folder / "outcome.json").read_text()
     assert again.get(f"{here}/look/rows").status_code == 200
+
+
+@pytest.mark.slow
+def test_a_double_click_starts_and_charges_one_fit(visitor):
+    project = visitor.opened("people.csv")
+    visitor.post("/p/people/plan", **QUICK)
+    sent = QUICK | {"epsilon": "1.0", "delta": "1e-06", "confirmed": "yes"}
+    with concurrent.futures.ThreadPoolExecutor(4) as clicks:
+        answers = list(clicks.map(lambda _: visitor.post("/p/people/fit", **sent).headers["location"], range(4)))
+    assert len(set(answers)) == 1 and len(project.fits()) == 1
+    waited(project.fits()[0].folder, lambda found: found.state != "running")
+    assert spent(project) == 1.0
 
 
 @pytest.mark.slow

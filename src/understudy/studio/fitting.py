@@ -5,6 +5,7 @@ what it cost by what the ledger says.
 """
 
 import shutil
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,8 +18,9 @@ from understudy.studio import processes
 from understudy.studio.opening import others_of
 from understudy.studio.pages import changing, fit_of, go, project_of, reading, sentence, show, studio_of
 from understudy.studio.planning import numbers_of
-from understudy.studio.projects import Fit, Project, ProjectError
+from understudy.studio.projects import Fit, FormError, Project
 
+_ONE_AT_A_TIME = threading.Lock()
 STARTING = 4.0
 """Seconds that a new process takes to import what it needs, and to draw rows and a report at the end."""
 
@@ -39,6 +41,12 @@ def start(request: Request, form: FormData) -> Response:
     if confirmed != wanted:
         said = "nothing was charged. Confirm that this budget may be spent; it may have been changed in another window."
         return show(request, "fit.html", code=422, **_page(request, project, sentence(said)))
+    with _ONE_AT_A_TIME:  # a second click finds the fit that the first has started, and charges nothing
+        return _started(request, project, choices)
+
+
+def _started(request: Request, project: Project, choices: Mapping[str, Any]) -> Response:
+    """Leads to the fit that runs, or to a new one."""
     if (running := running_fit(project)) is not None:
         return go(f"/p/{project.name}/fits/{running.name}")
     table = studio_of(request).folders.table(project.table)
@@ -100,7 +108,7 @@ def _new_fit(project: Project, choices: Mapping[str, Any]) -> Fit:
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
-        raise ProjectError("another fit was started in this very second. Try again.") from None
+        raise FormError("another fit was started in this very second. Try again.") from None
     return Fit(name, folder)
 
 

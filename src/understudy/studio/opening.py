@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from understudy.studio import drafts, processes
 from understudy.studio.pages import changing, go, project_of, reading, show, studio_of
-from understudy.studio.projects import Project, ProjectError
+from understudy.studio.projects import FormError, Project
 from understudy.studio.security import MOST_UPLOADED
 
 EXAMPLE_ROWS = 5000
@@ -113,13 +113,13 @@ def upload(request: Request, form: FormData) -> Response:
 
     given = form.get("file")
     if not isinstance(given, UploadFile) or not given.filename:
-        raise ProjectError("choose a file first.")
+        raise FormError("choose a file first.")
     name = Path(given.filename.replace("\\", "/")).name.lstrip(".")
     extension(name)
     made = studio_of(request).projects.new(name.split(".")[0])
     place = made.folder / name
     if place.name in ("studio.json", "schema.toml", "ledger.jsonl"):
-        raise ProjectError("a table cannot have this name here. Rename it.")
+        raise FormError("a table cannot have this name here. Rename it.")
     with place.open("xb") as file:
         shutil.copyfileobj(given.file, file)
     return _drafted(made, place)
@@ -141,6 +141,6 @@ def forget(request: Request, form: FormData) -> Response:
     found = project_of(request)
     fit = found.fit(str(form.get("fit", "")))
     if fit.is_done:
-        raise ProjectError("this fit is done. Remove its folder by hand if you do not need it.")
+        raise FormError("this fit is done. Remove its folder by hand if you do not need it.")
     processes.discard(fit.folder)
     return go(f"/p/{found.name}")

@@ -3,6 +3,7 @@
 The one rule: no error shows a private value, in the browser or in the terminal (`core.refusal`).
 """
 
+import asyncio
 import dataclasses
 import functools
 import re
@@ -134,13 +135,11 @@ def changing(handler: Callable[[Request, FormData], Response]) -> Endpoint:
 async def _guarded(request: Request, handler: Callable[..., Response], *arguments: Any) -> Response:
     try:
         return await run_in_threadpool(handler, *arguments)
-    except HTTPException:
+    except (HTTPException, KeyboardInterrupt, SystemExit, asyncio.CancelledError):
         raise
     except ProjectError as error:
         return _refused(request, str(error), 404)
     except BaseException as error:  # a panic of polars is no Exception
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
         said = refusal(error, debugging=is_debugging())
         if said is None:
             raise

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from understudy.studio.projects import ProjectError, read_json, write_json
+from understudy.studio.projects import FormError, read_json, write_json
 
 PATIENCE = 10.0
 """Seconds that a process has to end by itself when it is asked to stop; a compiler may not listen for a while."""
@@ -46,10 +46,10 @@ def start(folder: Path, request: dict[str, Any]) -> None:
     """Starts the work that a request describes, in a folder that is made for it or holds older work of the kind.
 
     Raises:
-        ProjectError: The same work is running.
+        FormError: The same work is running.
     """
     if status(folder).state == "running":
-        raise ProjectError("this is being worked on. Wait until it is done, or stop it.")
+        raise FormError("this is being worked on. Wait until it is done, or stop it.")
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("outcome.json", "progress.json", "process.json"):
         (folder / name).unlink(missing_ok=True)
@@ -116,7 +116,7 @@ def stop(folder: Path) -> Status:
 def discard(folder: Path) -> None:
     """Removes the folder of work that is not running."""
     if status(folder).state == "running":
-        raise ProjectError("this is being worked on. Stop it first.")
+        raise FormError("this is being worked on. Stop it first.")
     shutil.rmtree(folder)
 
 

@@ -25,7 +25,11 @@ CHOICES: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "method": "prada", "st
 
 
 class ProjectError(ValueError):
-    """There is no such project or fit, or it cannot be made."""
+    """There is no such project, fit or file."""
+
+
+class FormError(ValueError):
+    """What a form asks for cannot be done."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -179,7 +183,7 @@ class Projects:
             except FileExistsError:
                 continue
             return Project(name, self.home / name)
-        raise ProjectError(f"there are too many projects called {base!r}.")
+        raise FormError(f"there are too many projects called {base!r}.")
 
     def _is_ours(self, folder: Path) -> bool:
         """Whether a folder is a project's own and no link to another place."""

@@ -17,7 +17,7 @@ from understudy.studio import processes
 from understudy.studio.judging import judged
 from understudy.studio.looking import done
 from understudy.studio.pages import changing, go, reading, show, studio_of, without_style
-from understudy.studio.projects import Fit, Project, ProjectError, read_json
+from understudy.studio.projects import Fit, FormError, Project, ProjectError, read_json
 from understudy.studio.work import SEED
 
 MOST_ROWS = 1_000_000
@@ -72,7 +72,7 @@ def draw(request: Request, form: FormData) -> Response:
     project, fit = done(request)
     typed = str(form.get("rows", "")).strip()
     if not typed.isascii() or not typed.isdigit() or not 1 <= int(typed) <= MOST_ROWS:
-        raise ProjectError(f"expected a whole number of rows from 1 to {MOST_ROWS:,}.")
+        raise FormError(f"expected a whole number of rows from 1 to {MOST_ROWS:,}.")
     processes.start(_folder(fit), {"task": "draw", "rows": int(typed), "seed": secrets.randbits(63)})
     return go(f"/p/{project.name}/fits/{fit.name}/share")
 
