@@ -5,7 +5,8 @@ one JSON object. They go to stdout; notes and progress go to stderr.
 
 Nothing that takes time is imported at the top of these modules: a command imports what it needs, so that help is there
 at once. One file for each family of commands: `schema`, `models` (plan, fit, sample), `evaluate` (evaluate, report),
-`ledger` (receipt, verify, ledger), `compare`, `bench`, `audit`, and `system` (demo, doctor, completion, version).
+`ledger` (receipt, verify, ledger), `compare`, `bench`, `audit`, `studio`, and `system` (demo, doctor, completion,
+version).
 """
 
 import io
@@ -13,7 +14,7 @@ import sys
 
 import click
 
-from understudy.cli import audit, bench, compare, evaluate, ledger, models, schema, system
+from understudy.cli import audit, bench, compare, evaluate, ledger, models, schema, studio, system
 from understudy.cli.errors import Commands
 from understudy.core.version import __version__
 
@@ -38,6 +39,7 @@ for _command in (
     *(ledger.receipt, ledger.verify, ledger.ledger),
     *(compare.compare, bench.bench),
     audit.audit,
+    studio.studio,
     *(system.demo, system.doctor, system.completion, system.version),
 ):
     cli.add_command(_command)

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 import understudy
+from understudy.core.refusal import is_debugging, refusal
 
 _LEAST_FREE = 2**20  # bytes; most models need less, and a fit that cannot be written has spent its budget
 _TABLES = (
@@ -82,7 +83,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with warnings.catch_warnings(), _usage_in_one_line():
-                if not _is_debugging():
+                if not is_debugging():
                     warnings.simplefilter("ignore")
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, SystemExit, BrokenPipeError):
@@ -91,9 +92,9 @@ class Commands(click.Group):
             spent = getattr(stop, "__notes__", ["Nothing was charged."])  # a fit notes it once its budget is spent
             raise Stopped(" ".join(["stopped. No file is half-written.", *spent])) from None
         except BaseException as error:  # a panic of polars is no Exception
-            if (refusal := _refusal(error)) is None:
+            if (refused := _refusal(error)) is None:
                 raise
-            raise refusal from None
+            raise refused from None
 
 
 @contextlib.contextmanager
@@ -108,26 +109,8 @@ def noted(note: str) -> Iterator[None]:
 
 def _refusal(error: BaseException) -> Refused | None:
     """The refusal that stands for an error; None if the traceback was asked for."""
-    if isinstance(error, ValueError | RuntimeError) and type(error).__module__.startswith("understudy."):
-        return Refused(str(error))
-    if isinstance(error, OSError) and error.strerror:
-        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        return Refused(f"{place}{error.strerror.lower()}.")
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
-        return Refused("there is not enough memory. Ask for fewer rows at a time.")
-    if _is_debugging():
-        return None
-    if isinstance(error, ImportError):  # names modules, never rows; ours say what to install
-        hint = "" if "pip install" in str(error) else ". Run `understudy doctor` to see what is missing."
-        return Refused(f"{error}{hint}")
-    return Refused(
-        f"unexpected {type(error).__name__}: this is a bug in understudy. Set UNDERSTUDY_DEBUG=1 to see the traceback. "
-        "It may show private values, so read it before you share it."
-    )
-
-
-def _is_debugging() -> bool:
-    return bool(os.environ.get("UNDERSTUDY_DEBUG"))
+    said = refusal(error, debugging=is_debugging())
+    return None if said is None else Refused(said)
 
 
 @contextlib.contextmanager

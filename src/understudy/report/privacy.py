@@ -19,7 +19,7 @@ arXiv:1905.02383, for the Gaussian.
 import dataclasses
 import math
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from understudy.core.version import __version__
@@ -69,7 +69,9 @@ def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
         "not_released": receipt.not_released,
         "by_mechanism": by_planned_mechanism(receipt.charges),
         "charges": [{**dataclasses.asdict(charge), "sigma": charge.sigma} for charge in receipt.charges],
-        "columns": [_facts(column, model.encoder.columns[column.name].is_pass_through) for column in model.schema],
+        "columns": [
+            column_facts(column, model.encoder.columns[column.name].is_pass_through) for column in model.schema
+        ],
         "rows": {"public": model.schema.rows, "measured": None if model.schema.rows else model.encoder.rows},
         "method": {"name": model.method.name, **dataclasses.asdict(model.method)},
         "schema": model.schema.to_toml(),
@@ -136,7 +138,11 @@ def profile(model: Model) -> list[dict[str, float]]:
     """
     budget = model.receipt.budget
     planned = planned_mechanisms(model.encoder.schema, model.method, budget)
-    charges = planned_charges(planned, Ledger(budget, planned).scale)
+    return profile_of(budget, planned_charges(planned, Ledger(budget, planned).scale))
+
+
+def profile_of(budget: Budget, charges: Sequence[Charge]) -> list[dict[str, float]]:
+    """The profile of a plan, from what it will charge."""
     thresholds = math.fsum(charge.times * charge.threshold_delta for charge in charges)
     deltas = {delta for delta in DELTAS if delta > thresholds}
     if len(deltas) < FEWEST_POINTS:
@@ -188,7 +194,8 @@ def mu_squared(charge: Charge) -> float:
 # What is public, and what was measured ------------------------------------------------------------------------------
 
 
-def _facts(column: Column, is_pass_through: bool) -> dict[str, Any]:
+def column_facts(column: Column, is_pass_through: bool = False) -> dict[str, Any]:
+    """What a schema states about a column, and what a fit measures of it, in words."""
     public = [column.kind]
     low, high = (None if bound is None else str(bound) for bound in (column.low, column.high))
     if low is not None or high is not None:

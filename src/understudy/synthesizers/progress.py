@@ -5,6 +5,7 @@ by the expected seconds of the plan; once steps are counted, by how long they ha
 """
 
 import contextlib
+import contextvars
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -78,9 +79,44 @@ class Expectation(Sequence[Ledger]):
         return gone / (gone + left) if gone + left > 0 else 0.0
 
 
+Watcher = Callable[[str, Expectation], None]
+"""Is told what is being done, and how far the fits have come."""
+_WATCHER: contextvars.ContextVar[Watcher | None] = contextvars.ContextVar("watcher", default=None)
+
+
+@contextlib.contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Tells a watcher of every charge and step of the fits in this block, in place of a progress bar."""
+    token = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
+def _tell(watcher: Watcher, expected: Expectation) -> None:
+    """Has every ledger tell a watcher of what it is charged and of the steps that follow."""
+
+    def on_charge(charge: Charge) -> None:
+        expected.charge(charge)
+        watcher(charge.what, expected)
+
+    def on_step(done: int, total: int) -> None:
+        expected.step(done, total)
+        watcher(f"step {done} of {total}", expected)
+
+    for ledger in expected:
+        ledger.on_charge, ledger.on_step = on_charge, on_step
+
+
 @contextlib.contextmanager
 def shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
     """Shows how far the fits with these ledgers, best an `Expectation`, have come; with None, on a terminal alone."""
+    expected = ledgers if isinstance(ledgers, Expectation) else Expectation(ledgers)
+    if (watcher := _WATCHER.get()) is not None:
+        _tell(watcher, expected)
+        yield
+        return
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
     from rich.progress_bar import ProgressBar
@@ -90,7 +126,6 @@ def shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
     if progress is False or (progress is None and not console.is_terminal):
         yield
         return
-    expected = ledgers if isinstance(ledgers, Expectation) else Expectation(ledgers)
 
     class Bar(ProgressColumn):
         def render(self, task: Task) -> ProgressBar:
@@ -103,15 +138,5 @@ def shown(ledgers: Sequence[Ledger], progress: bool | None) -> Iterator[None]:
     described = TextColumn("{task.description}", markup=False)
     with Progress(described, Bar(), TimeElapsedColumn(), Left(), console=console, transient=True) as bar:
         task = bar.add_task(f"about {expected.total:.0f} s expected", total=None)
-
-        def on_charge(charge: Charge) -> None:
-            expected.charge(charge)
-            bar.update(task, description=charge.what)
-
-        def on_step(done: int, total: int) -> None:
-            expected.step(done, total)
-            bar.update(task, description=f"step {done} of {total}")
-
-        for ledger in expected:
-            ledger.on_charge, ledger.on_step = on_charge, on_step
+        _tell(lambda what, _: bar.update(task, description=what), expected)
         yield
