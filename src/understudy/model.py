@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from understudy.core import archive
 from understudy.core.files import reason, replacing, sha256
+from understudy.core.network_drawing import network
 from understudy.core.notebooks import card
 from understudy.core.randomness import Key
+from understudy.core.svg import Picture, standalone
 from understudy.core.version import __version__
 from understudy.encoding.encoder import Encoder, EncoderFacts, Levels
 from understudy.privacy.receipt import Receipt
@@ -246,6 +248,13 @@ class Model:
         given = read(frame, self.schema)
         columns = measured(given.columns, self.differences)
         return self.generator.log_density(self.encoder, columns, self.encoder.as_labelled(given.labels))
+
+    def plot(self) -> Picture:
+        """The network as a picture: the strongest arrows, from the columns that a column is made from to itself."""
+        budget, title = self.receipt.budget, f"{self.schema.name}: what each column is made from"
+        said = f"{self.method.name}, epsilon = {budget.epsilon:g}, delta = {budget.delta:g}"
+        above = ["VOID: the guarantee does not hold."] * bool(self.receipt.void) + [title, said]
+        return standalone(network(self.parents, "network", title, strengths=self.strengths, above=above))
 
     def to_bytes(self) -> bytes:
         """The content of a model file. The same model gives the same bytes, whenever it is saved."""

@@ -1,0 +1,57 @@
+"""Pictures: well-formed, named, with style that stays inside, and a void receipt says so first."""
+
+import xml.etree.ElementTree as ElementTree
+
+import polars as pl
+import pytest
+
+import understudy as us
+from understudy.core.svg import STYLE, bars, standalone
+from understudy.model import Model
+
+TABLE = pl.DataFrame({"a": list(range(60)), "<b>": ["x", "y", "z"] * 20})
+SCHEMA = us.Schema(
+    name="small & plain",
+    columns=(us.Column("a", "integer", low=0, high=100), us.Column("<b>", "categorical", values=("x", "y", "z"))),
+)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return us.fit(TABLE, SCHEMA, "independent", epsilon=1.0, progress=False)
+
+
+def words(picture) -> list[str]:
+    tree = ElementTree.fromstring(picture.svg)
+    return [each.text or "" for each in tree.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_model_plots_its_network_with_every_column(model):
+    said = words(model.plot())
+    assert said[:2] == ["small & plain: what each column is made from", "independent, epsilon = 1, delta = 1e-06"]
+    assert {"a", "<b>"} <= set(said)
+    assert model.plot()._repr_svg_() == model.plot().svg
+
+
+def test_a_receipt_plots_where_the_budget_went(model):
+    said = words(model.receipt.plot())
+    assert said[0] == "Where epsilon = 1, delta = 1e-06 went"
+    shares = [float(each.removesuffix("\xa0%")) for each in said if each.endswith("%")]
+    assert len(shares) >= 3 and sum(shares) == pytest.approx(100, abs=0.1 * len(shares))
+
+
+def test_a_void_receipt_says_so_first():
+    seeded = us.fit(TABLE, SCHEMA, "independent", epsilon=1.0, seed=1, progress=False)
+    for picture in (seeded.plot(), seeded.receipt.plot()):
+        assert words(picture)[0].startswith("VOID")
+
+
+def test_the_style_of_a_picture_stays_inside_it():
+    assert all(rule.startswith((".us ", "svg.us")) for rule in STYLE.split("}") if rule)
+    tree = ElementTree.fromstring(standalone(bars("k", "Shares", [("a", 0.25), ("b", 0.75)])).svg)
+    assert tree.get("class") == "us" and tree.find("{http://www.w3.org/2000/svg}title") is not None
+
+
+def test_a_picture_is_saved_whole(model, tmp_path):
+    model.plot().save(tmp_path / "network.svg")
+    assert (tmp_path / "network.svg").read_text() == model.plot().svg
