@@ -245,8 +245,9 @@ def _as_fitted(cells: Any, kind: str, facts: Mapping[str, Any]) -> Any:
 
     sdtype, form = facts.get("sdtype"), facts.get("datetime_format")
     if sdtype == "categorical" and kind.lower().startswith(("int", "uint", "float")):
-        numbers = pd.to_numeric(cells, errors="coerce")  # "other" is no number, so it becomes a missing cell
+        numbers: Any = pd.to_numeric(cells, errors="coerce")  # "other" is no number, so it becomes a missing cell
         return numbers.astype("Int64" if numbers.isna().any() else kind) if "int" in kind.lower() else numbers
     if sdtype == "datetime" and isinstance(form, str) and kind in ("object", "str", "string"):
-        return pd.to_datetime(cells).dt.strftime(form)
+        moments: Any = pd.to_datetime(cells)
+        return moments.dt.strftime(form)
     return cells

@@ -28,7 +28,7 @@ Strengths = Mapping[str, Mapping[str, float]]
 
 def strongest(parents: Graph, strengths: Strengths, most: int = MOST_PARENTS) -> dict[str, list[str]]:
     """Of every column its strongest parents; if none has a strength, the nearest earlier ones."""
-    kept = {}
+    kept: dict[str, list[str]] = {}
     for child, of in parents.items():
         known = strengths.get(child, {})
         ranked = sorted(enumerate(of), key=lambda each: (-known.get(each[1], 0.0), -each[0]))
