@@ -13,7 +13,7 @@ EVERY_CHANGE := not slow and not browser and not dataset
 	touch $@
 
 .venv/installed-test: .venv/installed
-	$(PIP) -e '.[dev,eval,files,browser]'
+	$(PIP) -e '.[dev,eval,files,browser,docs]'
 	touch $@
 
 demo: .venv/installed
