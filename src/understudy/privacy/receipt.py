@@ -114,13 +114,18 @@ class Receipt:
             f"model, or in rows drawn from it, by at most a factor of {factor} and a further {self.budget.delta:g}."
         )
 
+    def shares(self) -> list[tuple[str, float]]:
+        """Where the budget went: what each planned mechanism measured, and its share of all."""
+        found = by_planned_mechanism(self.charges)
+        return [
+            (each["what"] + (f", and {each['more']} more" if each["more"] else ""), each["share"]) for each in found
+        ]
+
     def plot(self) -> Picture:
         """Where the budget went, as a picture: a bar for each mechanism. A void receipt says so above it."""
-        shares = by_planned_mechanism(self.charges)
-        named = [(each["what"] + (f", and {each['more']} more" if each["more"] else ""), each) for each in shares]
         promised = f"Where epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g} went"
         above = ["VOID: the guarantee does not hold.", promised] if self.void else [promised]
-        return standalone(bars("receipt", promised, [(what, each["share"]) for what, each in named], above=above))
+        return standalone(bars("receipt", promised, self.shares(), above=above))
 
     def events(self) -> "list[DpEvent]":
         """The `dp_accounting` event of each charge, for anyone who wants to add them up again."""
