@@ -18,7 +18,7 @@ from understudy.cli.demo_tables import correlations, distributions, first_rows, 
 from understudy.tables.writing import write
 
 FILES = ("people.csv", "people.toml", "people.understudy", "synthetic.csv", "report.html", "report.json")
-_PAIRS = (
+PAIRS = (
     ("age", "salary"),
     ("education_years", "salary"),
     ("salary", "working_hours"),
@@ -60,7 +60,7 @@ def run(
 
     _step(console, 4, f"Compare. {_STAMP}")
     console.print(distributions(people, synthetic))
-    console.print(correlations(people, synthetic, _PAIRS))
+    console.print(correlations(people, synthetic, PAIRS))
 
     _step(
         console, 5, "See which columns it found to depend on which. These people were simulated, so the truth is known."

@@ -52,12 +52,12 @@ def first_rows(synthetic: pl.DataFrame, count: int = 5) -> Table:
 
 def distributions(people: pl.DataFrame, synthetic: pl.DataFrame) -> Table:
     """Every column of both tables: a small histogram, the mean, and the share of missing cells."""
-    made = _table("Columns", "column", "real", "synthetic", "mean of both", "missing of both")
+    made = _table("Columns", "column", "real", "synthetic", "mean of both", "missing")
     for name in people.columns:
         sides = [frame[name] for frame in (people, synthetic)]
         means = " / ".join(_cell(side.mean()) for side in sides if side.dtype.is_numeric())
-        gaps = " / ".join(percent(side.null_count() / max(len(side), 1)) for side in sides if people[name].null_count())
-        made.add_row(name, *histograms(*sides), means, gaps)
+        gaps = " / ".join(f"{100 * side.null_count() / max(len(side), 1):.1f}" for side in sides if side.null_count())
+        made.add_row(name, *histograms(*sides), means, gaps and f"{gaps} %")
     return made
 
 
@@ -70,7 +70,8 @@ def histograms(real: pl.Series, synthetic: pl.Series) -> list[str]:
         counts = [np.histogram(side.to_numpy(), edges)[0] / max(len(side), 1) for side in sides]
     else:
         names = sorted(set(sides[0].unique()) | set(sides[1].unique()))
-        counts = [np.repeat([(side == name).sum() / max(len(side), 1) for name in names], 3) for side in sides]
+        wide = max(_BINS // max(len(names), 1), 1)
+        counts = [np.repeat([(side == name).sum() / max(len(side), 1) for name in names], wide) for side in sides]
     peak = max((float(each.max()) for each in counts if each.size), default=0.0) or 1.0
     return ["".join(_BLOCKS[int(np.ceil(8 * share / peak))] for share in each) for each in counts]
 
