@@ -78,6 +78,28 @@ def test_rows_have_the_columns_and_the_types_that_were_fitted(fitted):
     assert abs(rows["nights"].astype(float).mean() - real["nights"].mean()) < 1.5
 
 
+def test_the_types_of_synthetic_columns_do_not_tell_what_the_table_held():
+    """One missing cell makes pandas store floats, and one odd cell texts: synthetic rows must not show that."""
+    tables = [guests(300), guests(300), guests(300)]
+    tables[1]["stars"] = tables[1]["stars"].astype(float)
+    tables[1].loc[0, "stars"] = np.nan
+    tables[2]["stars"] = tables[2]["stars"].astype(object)
+    tables[2].loc[0, "stars"] = "five"
+    made = [Synthesizer(METADATA, epsilon=50.0, method="independent") for _ in tables]
+    for synthesizer, table in zip(made, tables, strict=True):
+        synthesizer.fit(table)
+    assert {str(each.sample(50, seed=0)["stars"].dtype).lower() for each in made} == {"int64"}
+
+
+def test_a_key_of_several_columns_and_one_of_text_are_made_anew():
+    metadata = {**METADATA, "primary_key": ["guest", "nights"]}
+    metadata["columns"] = {**METADATA["columns"], "guest": {"sdtype": "id", "regex_format": "G[0-9]{4}"}}
+    made = Synthesizer(metadata, epsilon=50.0, method="independent")
+    made.fit(guests(200))
+    rows = made.sample(3)
+    assert list(rows["guest"]) == ["0", "1", "2"] and rows["nights"].between(0, 20).all()
+
+
 def test_no_identifier_and_no_personal_detail_is_learned(fitted, tmp_path):
     assert fitted.schema.ignore == ("guest", "email") and fitted.schema.name == "hotel"
     fitted.save(tmp_path / "hotel.understudy")
@@ -96,7 +118,7 @@ def test_a_saved_synthesizer_samples_the_same_rows_and_the_commands_read_it(fitt
 
 def test_a_damaged_file_beside_a_model_is_refused(fitted, tmp_path):
     fitted.save(tmp_path / "hotel.understudy")
-    for wrong in ("[1", "[]", '{"metadata": 3}', '{"metadata": {"tables": {}}}'):
+    for wrong in ("[1", "[]", "{}", '{"metadata": 3}', '{"metadata": {"tables": {}}}'):
         (tmp_path / "hotel.understudy.json").write_text(wrong)
         with pytest.raises(us.ModelError, match=r"is not what Synthesizer\.save writes"):
             Synthesizer.load(tmp_path / "hotel.understudy")

@@ -1,7 +1,8 @@
 """SDV's calls: a synthesizer that takes SDV's metadata, `fit`s a pandas table and `sample`s one of the same columns.
 
 The one rule: nothing is learned outside the budget. SDV's synthesizers learn bounds, categories and missing values from
-the table at no cost; here they are measured. Types of columns are structure, which is public, and are kept.
+the table at no cost; here they are measured. What type a synthetic column gets follows from the metadata and from what
+was released, never from the table: that a column of whole numbers has one missing cell makes pandas store floats.
 
 Sources: https://docs.sdv.dev/sdv (single-table synthesizers),
 https://docs.sdv.dev/sdgym/customization/synthesizers/custom-synthesizers (the two functions of SDGym).
@@ -16,7 +17,8 @@ Departures:
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,6 +37,8 @@ from understudy.tables.values import SchemaError
 Metadata = Mapping[str, Any]
 BESIDE = ".json"
 """What a model file's name is followed by in the name of the file beside it, which holds the metadata."""
+OTHER = "other"
+"""The category of values that were not seen often enough."""
 _TIMES = ("%H", "%I", "%M", "%S")
 
 
@@ -80,7 +84,6 @@ class Synthesizer:
         self._metadata = _as_mapping(metadata)
         self._budget = {"epsilon": epsilon, "delta": delta}
         self._method, self._ledger = method, ledger
-        self._types: dict[str, str] = {}
         self.schema = _schema(self._metadata, nullable=nullable, max_rows_per_unit=max_rows_per_unit, name=name)
         self.model: Model | None = None
 
@@ -108,26 +111,24 @@ class Synthesizer:
             raise TableError(f"fit: expected a pandas DataFrame, as SDV takes, got {type(data).__name__}.")
         options = {**self._budget, "ledger": self._ledger, "progress": False}
         self.model = fit(data, self.schema, self._method, **options)
-        self._types = {str(column): str(kind) for column, kind in data.dtypes.items()}
 
     def sample(self, num_rows: int, seed: int | None = None) -> Any:
         """So many synthetic rows, as a pandas table with the columns of the metadata. Free, as often as you like."""
         model = self._fitted()
-        drawn = model.sample(num_rows, seed)
-        facts, keys = _columns(self._metadata), _keys(self._metadata)
+        drawn, facts = model.sample(num_rows, seed), _columns(self._metadata)
         for column in drawn.columns:
-            drawn[column] = _as_fitted(drawn[column], self._types.get(column, ""), facts.get(column, {}))
-        for place, column in enumerate(name for name in facts if name not in drawn.columns):
-            drawn.insert(place, column, range(num_rows) if column in keys else None)
+            labels = model.encoder.labels.get(column, ())
+            drawn[column] = _as_sdv_has_it(drawn[column], labels, facts.get(column, {}))
+        for column in [name for name in facts if name not in drawn.columns]:
+            drawn[column] = _numbered(num_rows, facts[column]) if column in _keys(self._metadata) else None
         return drawn[[*facts]] if facts else drawn
 
     def save(self, filepath: str | os.PathLike[str]) -> None:
         """Writes the model to a file that every command of understudy reads, and the metadata beside it, as .json."""
         self._fitted().save(filepath)
-        content = {"metadata": self._metadata, "types": self._types}
         try:
             with replacing(_beside(filepath)) as temporary:
-                temporary.write_text(json.dumps(content, indent=1), "utf-8")
+                temporary.write_text(json.dumps({"metadata": self._metadata}, indent=1), "utf-8")
         except OSError as error:
             raise ModelError(f"{_beside(filepath)} cannot be written: {reason(error)}.") from None
 
@@ -139,9 +140,8 @@ class Synthesizer:
             ModelError: It is no model, or the file beside it is not what `save` wrote.
         """
         model = load(filepath)
-        metadata, types = _kept_beside(_beside(filepath))
         made = cls.__new__(cls)
-        made._metadata, made._types, made._ledger = metadata, types, None
+        made._metadata, made._ledger = _kept_beside(_beside(filepath)), None
         made._budget = {"epsilon": model.receipt.budget.epsilon, "delta": model.receipt.budget.delta}
         made._method, made.schema, made.model = model.method, model.schema, model
         return made
@@ -214,20 +214,21 @@ def _columns(metadata: Metadata) -> Mapping[str, Mapping[str, Any]]:
     return one_table(metadata)[1].get("columns", {})
 
 
-def _keys(metadata: Metadata) -> set[Any]:
+def _keys(metadata: Metadata) -> set[str]:
+    """The columns of keys; a primary key may have several."""
     facts = one_table(metadata)[1]
-    return {facts.get("primary_key"), facts.get("sequence_key")} - {None}
+    stated = [facts.get("primary_key"), facts.get("sequence_key")]
+    return {name for key in stated for name in (key if isinstance(key, list) else [key]) if name is not None}
 
 
-def _kept_beside(path: Path) -> tuple[Metadata, dict[str, str]]:
-    """The metadata and the types of columns in the file beside a model; empty without one."""
+def _kept_beside(path: Path) -> Metadata:
+    """The metadata in the file beside a model; empty without one."""
     if not path.exists():
-        return {}, {}
+        return {}
     try:
-        content = json.loads(path.read_text("utf-8"))
-        metadata, types = content["metadata"], {str(name): str(kind) for name, kind in content["types"].items()}
+        metadata = json.loads(path.read_text("utf-8"))["metadata"]
         _keys(metadata)
-        return metadata, types
+        return metadata
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ModelError(f"{path} is not what Synthesizer.save writes. Move it away to load the model.") from None
 
@@ -239,15 +240,21 @@ def _beside(filepath: str | os.PathLike[str]) -> Path:
 # Cells --------------------------------------------------------------------------------------------------------------
 
 
-def _as_fitted(cells: Any, kind: str, facts: Mapping[str, Any]) -> Any:
-    """Synthetic cells in the type that the column had: categories that were numbers, dates that were text."""
+def _as_sdv_has_it(cells: Any, labels: Sequence[str], facts: Mapping[str, Any]) -> Any:
+    """Cells as an SDV user has them: codes as numbers, dates in their format, plain types if none is missing."""
     import pandas as pd
 
-    sdtype, form = facts.get("sdtype"), facts.get("datetime_format")
-    if sdtype == "categorical" and kind.lower().startswith(("int", "uint", "float")):
-        numbers: Any = pd.to_numeric(cells, errors="coerce")  # "other" is no number, so it becomes a missing cell
-        return numbers.astype("Int64" if numbers.isna().any() else kind) if "int" in kind.lower() else numbers
-    if sdtype == "datetime" and isinstance(form, str) and kind in ("object", "str", "string"):
+    form = facts.get("datetime_format")
+    if facts.get("sdtype") == "datetime" and isinstance(form, str):
         moments: Any = pd.to_datetime(cells)
         return moments.dt.strftime(form)
-    return cells
+    if labels and all(re.fullmatch(r"-?\d{1,15}", label) for label in labels if label != OTHER):
+        numbers: Any = pd.to_numeric(cells, errors="coerce")
+        cells = numbers.astype("Int64")  # a category that is not known becomes a missing cell
+    plain = {"Int64": "int64", "boolean": "bool"}.get(str(cells.dtype))
+    return cells if plain is None or cells.isna().any() else cells.astype(plain)
+
+
+def _numbered(count: int, facts: Mapping[str, Any]) -> list[int] | list[str]:
+    """New keys: whole numbers, as text if the metadata has a format of text for them."""
+    return [str(number) for number in range(count)] if facts.get("regex_format") else list(range(count))
