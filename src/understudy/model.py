@@ -19,6 +19,7 @@ from understudy.core.network_drawing import network
 from understudy.core.notebooks import card
 from understudy.core.randomness import Key
 from understudy.core.svg import Picture, standalone
+from understudy.core.text import did_you_mean
 from understudy.core.version import __version__
 from understudy.encoding.encoder import Encoder, EncoderFacts, Levels
 from understudy.privacy.receipt import Receipt
@@ -26,6 +27,7 @@ from understudy.synthesizers import FITTED, METHODS
 from understudy.synthesizers.base import ConditionalSampler, DensityModel, Fitted, Interval, Method, WeightedParents
 from understudy.synthesizers.conditioning import draw_given, is_supported
 from understudy.tables import rejection
+from understudy.tables.column_drawing import draw_column
 from understudy.tables.constraints import sums
 from understudy.tables.differences import Difference, differences, measured, modelled, restored
 from understudy.tables.rejection import Acceptance, SamplingError, held_rules
@@ -39,6 +41,8 @@ from understudy.tables.writing import as_shown, to_frame
 FORMAT = 2
 # The arrays of the fitted generator have this before their names in the file.
 GENERATOR = "generator/"
+ROWS_PLOTTED = 4_000
+"""Rows that are drawn for the picture of a column."""
 
 
 class ModelError(ValueError):
@@ -249,12 +253,21 @@ class Model:
         columns = measured(given.columns, self.differences)
         return self.generator.log_density(self.encoder, columns, self.encoder.as_labelled(given.labels))
 
-    def plot(self) -> Picture:
-        """The network as a picture: the strongest arrows, from the columns that a column is made from to itself."""
-        budget, title = self.receipt.budget, f"{self.schema.name}: what each column is made from"
+    def plot(self, column: str | None = None) -> Picture:
+        """A picture of the network, with the strongest arrows; or of one column in rows drawn from the model.
+
+        Raises:
+            ValueError: The schema has no such column.
+        """
+        budget, title = self.receipt.budget, f"{self.schema.name}: {column or 'what each column is made from'}"
         said = f"{self.method.name}, epsilon = {budget.epsilon:g}, delta = {budget.delta:g}"
         above = ["VOID: the guarantee does not hold."] * bool(self.receipt.void) + [title, said]
-        return standalone(network(self.parents, "network", title, strengths=self.strengths, above=above))
+        if column is None:
+            return standalone(network(self.parents, "network", title, strengths=self.strengths, above=above))
+        if column not in self.schema.names:
+            raise ValueError(f"plot: the schema has no column {column!r}.{did_you_mean(column, self.schema.names)}")
+        rows = dataclasses.replace(self, kind="polars").sample(ROWS_PLOTTED, seed=0)
+        return standalone(draw_column(rows[column], above))
 
     def to_bytes(self) -> bytes:
         """The content of a model file. The same model gives the same bytes, whenever it is saved."""

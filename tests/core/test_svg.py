@@ -1,5 +1,6 @@
 """Pictures: well-formed, named, with style that stays inside, and a void receipt says so first."""
 
+import datetime
 import xml.etree.ElementTree as ElementTree
 
 import polars as pl
@@ -8,6 +9,7 @@ import pytest
 import understudy as us
 from understudy.core.svg import STYLE, bars, standalone
 from understudy.model import Model
+from understudy.tables.column_drawing import draw_column
 
 TABLE = pl.DataFrame({"a": list(range(60)), "<b>": ["x", "y", "z"] * 20})
 SCHEMA = us.Schema(
@@ -31,6 +33,25 @@ def test_a_model_plots_its_network_with_every_column(model):
     assert said[:2] == ["small & plain: what each column is made from", "independent, epsilon = 1, delta = 1e-06"]
     assert {"a", "<b>"} <= set(said)
     assert model.plot()._repr_svg_() == model.plot().svg
+
+
+def test_a_model_plots_a_column_of_rows_that_it_draws(model):
+    numbers, categories = words(model.plot("a")), words(model.plot("<b>"))
+    assert numbers[0] == "small & plain: a" and float(numbers[-2]) >= 0 and float(numbers[-1]) <= 100
+    assert {"x", "y", "z"} <= set(categories)
+    with pytest.raises(ValueError, match="no column 'c'"):
+        model.plot("c")
+
+
+def test_a_column_of_gaps_of_dates_and_of_many_categories_can_be_drawn():
+    days = pl.Series("day", [datetime.date(2020, 1, 1), None, datetime.date(2021, 5, 6)])
+    assert "33.3\xa0% missing" in words(standalone(draw_column(days, ["days"])))
+    assert words(standalone(draw_column(days, ["days"])))[-1] == "2021-05-06"
+    assert (
+        words(standalone(draw_column(pl.Series("x", [None, None], dtype=pl.Float64), ["x"])))[1] == "100.0\xa0% missing"
+    )
+    many = words(standalone(draw_column(pl.Series("code", [str(code) for code in range(50)]), ["codes"])))
+    assert many[1] == "The 12 most frequent of 50 categories"
 
 
 def test_a_receipt_plots_where_the_budget_went(model):
