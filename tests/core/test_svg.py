@@ -61,6 +61,13 @@ def test_a_receipt_plots_where_the_budget_went(model):
     assert len(shares) >= 3 and sum(shares) == pytest.approx(100, abs=0.1 * len(shares))
 
 
+def test_a_plan_shows_itself_in_a_notebook_and_plots_its_shares():
+    plan = us.plan(SCHEMA, "mst", epsilon=1.0)
+    assert words(plan.plot())[:2] == ["How epsilon = 1, delta = 1e-06 will be divided", "mst"]
+    assert {each.name for each in plan.items} <= set(words(plan.plot()))
+    assert "<table>" in plan._repr_html_() and "No data was touched" in plan._repr_html_()
+
+
 def test_a_void_receipt_says_so_first():
     seeded = us.fit(TABLE, SCHEMA, "independent", epsilon=1.0, seed=1, progress=False)
     for picture in (seeded.plot(), seeded.receipt.plot()):
