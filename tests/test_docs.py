@@ -136,9 +136,9 @@ def methods_as_they_were() -> Iterator[None]:
             known.update(entries)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-# Pages that train the default method, or a learner for every column, run with the slow tests. `.ci/run` runs the
-# README's in any case.
-TRAINS = {"README.md", "quickstart.md", "privacy.md", "report.md", "evaluation.md"}
+# Pages that train the default method or a learner for every column, or fit a large table, run with the slow tests.
+# `.ci/run` runs the README's in any case.
+TRAINS = {"README.md", "quickstart.md", "tutorial-messy-export.md", "privacy.md", "report.md", "evaluation.md"}
 
 
 def marks_of(path: Path) -> list[pytest.MarkDecorator]:
