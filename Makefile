@@ -5,7 +5,7 @@ PIP := $(BIN)/pip install -q --disable-pip-version-check -c requirements.lock
 # Statistics over many draws, the report in a real browser, and public data sets are left to `make test-all`.
 EVERY_CHANGE := not slow and not browser and not dataset
 
-.PHONY: demo test test-all check style docs lock locked sbom advisories clean
+.PHONY: demo test test-all check style docs site release-check lock locked sbom advisories clean
 
 .venv/installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -13,7 +13,7 @@ EVERY_CHANGE := not slow and not browser and not dataset
 	touch $@
 
 .venv/installed-test: .venv/installed
-	$(PIP) -e '.[dev,eval,files,browser]'
+	$(PIP) -e '.[dev,eval,files,browser,docs]'
 	touch $@
 
 demo: .venv/installed
@@ -34,6 +34,18 @@ check: style test
 
 docs: .venv/installed
 	$(BIN)/python docs/commands.py
+
+.venv/installed-docs: .venv/installed
+	$(PIP) -e '.[docs]'
+	touch $@
+
+# The documentation as a site, in build/site. It asks nothing of any other machine, neither now nor when it is read.
+site: .venv/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Builds what would be uploaded and tries it in empty environments, with every Python from 3.11 that is on the machine.
+release-check: .venv/installed-docs
+	$(BIN)/python .ci/release.py --demo
 
 lock: .venv/installed-test
 	$(BIN)/pip freeze --exclude-editable > requirements.lock

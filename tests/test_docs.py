@@ -136,9 +136,9 @@ def methods_as_they_were() -> Iterator[None]:
             known.update(entries)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-# Pages that train the default method, or a learner for every column, run with the slow tests. `.ci/run` runs the
-# README's in any case.
-TRAINS = {"README.md", "quickstart.md", "privacy.md", "report.md", "evaluation.md"}
+# Pages that train the default method or a learner for every column, or fit a large table, run with the slow tests.
+# `.ci/run` runs the README's in any case.
+TRAINS = {"README.md", "quickstart.md", "tutorial-messy-export.md", "privacy.md", "report.md", "evaluation.md"}
 
 
 def marks_of(path: Path) -> list[pytest.MarkDecorator]:
@@ -370,10 +370,26 @@ def test_figures_of_structure_are_those_of_the_committed_results():
 # Their form ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_readme_begins_with_a_sentence_and_eight_lines_of_python():
-    assert (ROOT / "README.md").read_text().split("\n\n")[1].startswith("Synthetic tables under differential privacy")
-    language, text = blocks(ROOT / "README.md")[0]
-    assert (language, len([line for line in text.splitlines() if line])) == ("python", 8)
+def test_the_readme_begins_with_a_sentence_a_picture_a_command_and_the_promise():
+    text = (ROOT / "README.md").read_text()
+    first, second = text.split("\n\n")[1:3]
+    assert first.startswith("Synthetic tables under differential privacy")
+    assert re.fullmatch(r"!\[.{80,}\]\(docs/demo\.svg\)", second)
+    assert blocks(ROOT / "README.md")[0] == ("text", "make demo\n")  # the continuous integration gives it in a clone
+    screen = text[: text.index("\n## ")]
+    assert "**What is promised.**" in screen and "**What is not.**" in screen
+    assert len(screen.splitlines()) <= 45
+
+
+def test_the_readme_s_first_python_has_eight_lines():
+    text = next(text for language, text in blocks(ROOT / "README.md") if language == "python")
+    assert len([line for line in text.splitlines() if line]) == 8
+
+
+def test_pictures_ask_nothing_of_other_machines():
+    for path in [*ROOT.glob("docs/*.svg"), *ROOT.glob("docs/gallery/*.html"), *ROOT.glob("docs/site/*")]:
+        text = path.read_text("utf-8")
+        assert not re.search(r"""(?:src|href)=["']?https?:|url\(["']?https?:|@import""", text), path
 
 
 def test_privacy_comes_first_in_every_release():

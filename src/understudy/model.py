@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 
 from understudy.core import archive, ray_tasks
 from understudy.core.files import reason, replacing, sha256
+from understudy.core.network_drawing import network
 from understudy.core.notebooks import card
 from understudy.core.processors import one_thread_each
 from understudy.core.progress import progress as shown
 from understudy.core.randomness import Key
+from understudy.core.svg import Picture, standalone
+from understudy.core.text import did_you_mean
 from understudy.core.version import __version__
 from understudy.encoding.encoder import Encoder, EncoderFacts
 from understudy.privacy.receipt import Receipt
@@ -28,6 +31,7 @@ from understudy.synthesizers import FITTED, METHODS
 from understudy.synthesizers.base import DensityModel, Fitted, Method, WeightedParents
 from understudy.synthesizers.sampling import Sampler
 from understudy.tables import rejection
+from understudy.tables.column_drawing import draw_column
 from understudy.tables.differences import Difference, differences, measured, modelled
 from understudy.tables.rejection import Acceptance, SamplingError
 from understudy.tables.schema import Schema, with_rules
@@ -40,6 +44,8 @@ from understudy.tables.writing import to_frame, write
 FORMAT = 2
 # The arrays of the fitted generator have this before their names in the file.
 GENERATOR = "generator/"
+ROWS_PLOTTED = 4_000
+"""Rows that are drawn for the picture of a column."""
 
 
 class ModelError(ValueError):
@@ -264,6 +270,22 @@ class Model:
         given = read(frame, self.schema)
         columns = measured(given.columns, self.differences)
         return self.generator.log_density(self.encoder, columns, self.encoder.as_labelled(given.labels))
+
+    def plot(self, column: str | None = None) -> Picture:
+        """A picture of the network, with the strongest arrows; or of one column in rows drawn from the model.
+
+        Raises:
+            ValueError: The schema has no such column.
+        """
+        budget, title = self.receipt.budget, f"{self.schema.name}: {column or 'what each column is made from'}"
+        said = f"{self.method.name}, epsilon = {budget.epsilon:g}, delta = {budget.delta:g}"
+        above = ["VOID: the guarantee does not hold."] * bool(self.receipt.void) + [title, said]
+        if column is None:
+            return standalone(network(self.parents, "network", title, strengths=self.strengths, above=above))
+        if column not in self.schema.names:
+            raise ValueError(f"plot: the schema has no column {column!r}.{did_you_mean(column, self.schema.names)}")
+        rows = dataclasses.replace(self, kind="polars").sample(ROWS_PLOTTED, seed=0)
+        return standalone(draw_column(rows[column], above))
 
     def to_bytes(self) -> bytes:
         """The content of a model file. The same model gives the same bytes, whenever it is saved."""

@@ -21,7 +21,7 @@ from playwright import sync_api as playwright
 import understudy as us
 from conftest import MIXED, mixed_table
 from understudy import datasets
-from understudy.report.network_drawing import MOST_PARENTS
+from understudy.core.network_drawing import MOST_PARENTS
 from understudy.tables.column import Column
 
 pytestmark = pytest.mark.browser

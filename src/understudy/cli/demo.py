@@ -6,20 +6,19 @@ comparison would be out of bounds for a real table: it reads the people themselv
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 import understudy as us
 from understudy import datasets
+from understudy.cli.demo_tables import correlations, distributions, first_rows, network, receipt_panel
 from understudy.tables.writing import write
 
 FILES = ("people.csv", "people.toml", "people.understudy", "synthetic.csv", "report.html", "report.json")
-_PAIRS = (
+PAIRS = (
     ("age", "salary"),
     ("education_years", "salary"),
     ("salary", "working_hours"),
@@ -48,27 +47,30 @@ def run(
     _print(console, str(schema))
 
     _step(
-        console,
-        2,
-        f"Fit a model to them under epsilon = {epsilon:g}, delta = {delta:g}. Its receipt:",
+        console, 2, f"Fit a model to them. All that is learned is charged to epsilon = {epsilon:g}, delta = {delta:g}."
     )
     model = us.fit(data, schema, epsilon=epsilon, delta=delta)
     model.save(model_file)
-    _print(console, str(model.receipt))
+    console.print(receipt_panel(model.receipt, console.width))
 
     _step(console, 3, f"Draw {rows} people who do not exist. Sampling costs no budget, however often.")
     synthetic = model.sample(rows)
     write(synthetic, copy)
-    _print(console, str(synthetic.head(5)))
+    console.print(first_rows(synthetic))
 
     _step(console, 4, f"Compare. {_STAMP}")
-    for made in (_numbers(people, synthetic), _shares(people, synthetic), _correlations(people, synthetic)):
-        console.print(made)
+    console.print(distributions(people, synthetic))
+    console.print(correlations(people, synthetic, PAIRS))
 
-    _step(console, 5, f"Put all of it on one page, {page}. {_STAMP}")
+    _step(
+        console, 5, "See which columns it found to depend on which. These people were simulated, so the truth is known."
+    )
+    console.print(network(model.parents, datasets.EXAMPLE_PARENTS))
+
+    _step(console, 6, f"Put all of it on one page, {page}. {_STAMP}")
     us.report(model, page, people, rows=rows, learners=())
 
-    _step(console, 6, f"The files in {folder}, and what to try next:")
+    _step(console, 7, f"Open {page} in a browser. The other files in {folder}, and what to try next:")
     _print(console, "\n".join(f"  {folder / name}" for name in FILES))
     _print(console, "\n".join(["", *(f"  {command}" for command in _next_commands(folder))]))
     return model
@@ -104,61 +106,9 @@ def _next_commands(folder: Path) -> Iterator[str]:
 
 
 def _step(console: Console, number: int, text: str) -> None:
-    console.print(f"\n[bold]{number}. {text}[/bold]", soft_wrap=True)
+    console.print(f"\n[bold cyan]{number}[/bold cyan]  [bold]{text}[/bold]\n", soft_wrap=True)
 
 
 def _print(console: Console, text: str) -> None:
     """Prints text as it stands, neither wrapped nor read as markup."""
     console.print(text, markup=False, soft_wrap=True)
-
-
-def _numbers(people: pl.DataFrame, synthetic: pl.DataFrame) -> Table:
-    """Mean, quantiles and share of missing values of every column of numbers, real above synthetic."""
-    statistics: dict[str, Callable[[pl.Series], str]] = {
-        "mean": lambda column: _short(column.mean()),
-        "5 %": lambda column: _short(column.quantile(0.05, "linear")),
-        "50 %": lambda column: _short(column.quantile(0.50, "linear")),
-        "95 %": lambda column: _short(column.quantile(0.95, "linear")),
-        "missing": lambda column: _percent(column.null_count() / max(len(column), 1)),
-    }
-    made = _table("Numbers", "column", "", *statistics)
-    for name in (name for name in people.columns if people[name].dtype.is_numeric()):
-        made.add_row(name, "real", *(each(people[name]) for each in statistics.values()))
-        made.add_row("", "synthetic", *(each(synthetic[name]) for each in statistics.values()))
-    return made
-
-
-def _shares(people: pl.DataFrame, synthetic: pl.DataFrame) -> Table:
-    """The share of every category."""
-    made = _table("Categories", "column", "category", "real", "synthetic")
-    for name in (name for name in people.columns if people[name].dtype == pl.String):
-        for category in pl.concat([people[name], synthetic[name]]).drop_nulls().unique().sort():
-            shares = ((frame[name] == category).sum() / max(len(frame), 1) for frame in (people, synthetic))
-            made.add_row(name, category, *(_percent(share) for share in shares))
-    return made
-
-
-def _correlations(people: pl.DataFrame, synthetic: pl.DataFrame) -> Table:
-    """Correlations of a few pairs that truly depend on each other."""
-    made = _table("Correlations", "column", "with", "real", "synthetic")
-    for one, other in _PAIRS:
-        values = (frame.select(pl.corr(one, other)).item() for frame in (people, synthetic))
-        made.add_row(one, other, *(f"{value:.2f}" for value in values))
-    return made
-
-
-def _table(title: str, *heads: str) -> Table:
-    made = Table(title=f"{title} (not covered by the budget)", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for place, head in enumerate(heads):
-        made.add_column(head, justify="left" if place < 2 else "right", no_wrap=True)
-    return made
-
-
-def _short(value: object) -> str:
-    if not isinstance(value, float):
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -38,10 +38,19 @@ class Picture:
         return f"Picture({len(self.svg)} characters of SVG; .save(path) writes it)"
 
 
-def standalone(drawn: Markup, style: str) -> Picture:
+STYLE = (
+    "svg.us{background:#fff}.us text{font:13px system-ui,sans-serif;fill:#1b1f24}"
+    ".us .small{font-size:12px;fill:#545b64}.us .loud{font-weight:600}.us .synthetic{fill:#4a7fb8}"
+    ".us .blank{fill:#eef0f3}.us .axis{fill:none;stroke:#545b64}.us .node{fill:#eef3f9;stroke:#545b64;rx:4px}"
+    ".us .edge{fill:none;stroke:#4a7fb8}.us .tip{fill:#1b1f24}"
+)
+"""What a page would say of the classes that drawings have; the class keeps it away from the page around a picture."""
+
+
+def standalone(drawn: Markup) -> Picture:
     """A picture that stands by itself, with the style that a page would have given it."""
     head, rest = str(drawn).split(">", 1)
-    return Picture(f'{head} xmlns="http://www.w3.org/2000/svg"><style>{style}</style>{rest}')
+    return Picture(f'{head} class="us" xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{rest}')
 
 
 def width_of(text: str, size: float) -> float:
@@ -85,16 +94,31 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}\xa0%"
 
 
-def svg(key: str, size: tuple[float, float], title: str, description: str, parts: Sequence[Markup]) -> Markup:
-    """A picture of this size; `key` is unique on its page."""
+def svg(
+    key: str,
+    size: tuple[float, float],
+    title: str,
+    description: str,
+    parts: Sequence[Markup],
+    *,
+    above: Sequence[str] = (),
+) -> Markup:
+    """A picture of this size, with lines of text above it if there are any; `key` is unique on its page."""
+    width, height = size
+    if above:
+        top, width = 20 * len(above) + 8, max(width, min(400.0, 10 + max(width_of(line, 13) for line in above)))
+        lines = [short(line, width - 8) for line in above]
+        words = [text(4, 16 + 20 * place, line, "small" if place else "loud") for place, line in enumerate(lines)]
+        moved = Markup('<g transform="translate(0 {})">{}</g>').format(top, Markup("").join(parts))
+        height, parts = height + top, [*words, moved]
     return Markup(
         '<svg viewBox="0 0 {w:.0f} {h:.0f}" style="max-width:{w:.0f}px;--least:{least:.0f}px" role="img" '
         'aria-labelledby="{key}-title {key}-desc">'
         '<title id="{key}-title">{title}</title><desc id="{key}-desc">{description}</desc>{body}</svg>'
     ).format(
-        w=size[0],
-        h=size[1],
-        least=LEAST_SCALE * size[0],
+        w=width,
+        h=height,
+        least=LEAST_SCALE * width,
         key=key,
         title=title,
         description=description,
@@ -117,3 +141,20 @@ def rect(x: float, y: float, width: float, height: float, look: str) -> Markup:
 def path(points: str, look: str) -> Markup:
     """A line along some points."""
     return Markup('<path d="{}" class="{}"/>').format(points, look)
+
+
+def bars(key: str, title: str, shares: Sequence[tuple[str, float]], *, above: Sequence[str] = ()) -> Markup:
+    """One bar for each share, under its name and as long as it is, with its percentage."""
+    width, row, left = 350, 40, 2
+    longest = max((share for _, share in shares), default=1.0)
+    parts: list[Markup] = []
+    for place, (name, share) in enumerate(shares):
+        y, length = place * row, (width - 68) * share / longest
+        parts += [
+            text(left, y + 14, short(name, width - 4)),
+            rect(left, y + 19, length, 12, "synthetic"),
+            text(left + 6 + length, y + 30, percent(share)),
+        ]
+    largest = max(shares, key=lambda each: each[1])[0] if shares else "nothing"
+    description = f"{len(shares)} bars. The longest is: {largest}."
+    return svg(key, (width, row * len(shares) or 1), title, description, parts, above=above)

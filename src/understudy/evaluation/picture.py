@@ -8,11 +8,6 @@ from markupsafe import Markup
 from understudy.core.svg import Picture, path, rect, short, standalone, svg, text
 from understudy.evaluation.verdict import GOOD, USABLE
 
-STYLE = (
-    "text{font:13px system-ui,sans-serif;fill:#1b1f24}.small{font-size:12px;fill:#545b64}.synthetic{fill:#4a7fb8}"
-    ".blank{fill:#eef0f3}.axis{fill:none;stroke:#545b64}"
-)
-"""What a page would say of these classes."""
 _WIDTH, _LEFT, _BAR, _ROW = 460.0, 96.0, 260.0, 30.0
 
 
@@ -40,4 +35,4 @@ def draw_verdict(verdict: Mapping[str, Any], key: str = "verdict") -> Markup:
 
 def picture(verdict: Mapping[str, Any]) -> Picture:
     """The same, to stand by itself in a notebook or in a file."""
-    return standalone(draw_verdict(verdict), STYLE)
+    return standalone(draw_verdict(verdict))

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from understudy.core.notebooks import card
 from understudy.core.red_flag import RedFlag
 from understudy.core.settings import Number, require
+from understudy.core.svg import Picture, bars, standalone
 from understudy.core.text import count
 from understudy.privacy.accounting import event_of
 from understudy.privacy.plan import Budget, Charge
+from understudy.privacy.shares import by_planned_mechanism
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -111,6 +113,19 @@ class Receipt:
             f"Adding or removing {self._unit} changes the probability of anything that can be seen in the fitted "
             f"model, or in rows drawn from it, by at most a factor of {factor} and a further {self.budget.delta:g}."
         )
+
+    def shares(self) -> list[tuple[str, float]]:
+        """Where the budget went: what each planned mechanism measured, and its share of all."""
+        found = by_planned_mechanism(self.charges)
+        return [
+            (each["what"] + (f", and {each['more']} more" if each["more"] else ""), each["share"]) for each in found
+        ]
+
+    def plot(self) -> Picture:
+        """Where the budget went, as a picture: a bar for each mechanism. A void receipt says so above it."""
+        promised = f"Where epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g} went"
+        above = ["VOID: the guarantee does not hold.", promised] if self.void else [promised]
+        return standalone(bars("receipt", promised, self.shares(), above=above))
 
     def events(self) -> "list[DpEvent]":
         """The `dp_accounting` event of each charge, for anyone who wants to add them up again."""

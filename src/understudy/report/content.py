@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from understudy.core.network_drawing import MOST_PARENTS
 from understudy.evaluation.associations import associations
 from understudy.evaluation.evaluate import NOT_COVERED, WORST, Evaluation, evaluate
 from understudy.evaluation.pair import Parts, Side, in_known_groups, labels_of, open_table, open_tables
 from understudy.evaluation.structure import compare
 from understudy.model import Model
 from understudy.privacy.ledger_file import LedgerFile
-from understudy.report.network_drawing import MOST_PARENTS
 from understudy.report.noise import noise_of_columns
 from understudy.report.privacy import privacy_part
 from understudy.report.record import checklist, record_part

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from understudy.core.svg import path, percent, rect, short, short_name, svg, text, width_of
+from understudy.core.svg import bars, path, percent, rect, short, short_name, svg, text, width_of
 
 NUMBERS_IN_CELLS = 10
 """With up to so many columns, the cells of a heat map show their numbers."""
@@ -28,20 +28,8 @@ _HEAT_LEFT = 114
 
 def budget(mechanisms: Sequence[Mapping[str, Any]], key: str = "budget") -> Markup:
     """One bar for each planned mechanism, as long as its share of the budget."""
-    width, row, left = 350, 40, 2
-    longest = max((each["share"] for each in mechanisms), default=1.0)
-    parts = []
-    for place, each in enumerate(mechanisms):
-        y, length = place * row, (width - 68) * each["share"] / longest
-        what = each["what"] + (f", and {each['more']} more" if each["more"] else "")
-        parts += [
-            text(left, y + 14, short(what, width - 4)),
-            rect(left, y + 19, length, 12, "synthetic"),
-            text(left + 6 + length, y + 30, percent(each["share"])),
-        ]
-    largest = max(mechanisms, key=lambda each: each["share"])["what"] if mechanisms else "nothing"
-    description = f"{len(mechanisms)} bars. The longest is: {largest}."
-    return svg(key, (width, row * len(mechanisms) or 1), "Where the budget went", description, parts)
+    named = [(each["what"] + (f", and {each['more']} more" if each["more"] else ""), each) for each in mechanisms]
+    return bars(key, "Where the budget went", [(what, each["share"]) for what, each in named])
 
 
 def profile(points: Sequence[Mapping[str, float]], promised: float, key: str = "profile") -> Markup:

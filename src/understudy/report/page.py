@@ -17,6 +17,7 @@ from typing import Any
 import jinja2
 
 from understudy.core.files import reason, replacing, sha256
+from understudy.core.network_drawing import network
 from understudy.datasets import EXAMPLE_PARENTS, example_schema
 from understudy.evaluation.picture import draw_verdict
 from understudy.model import Model, load
@@ -25,7 +26,6 @@ from understudy.report import drawing
 from understudy.report.audit import audit_part
 from understudy.report.content import SyntheticRows, gather
 from understudy.report.findings import tables_of
-from understudy.report.network_drawing import network
 from understudy.report.provenance import drawn_again
 from understudy.tables.schema import Schema
 

@@ -84,7 +84,7 @@ def _picture(column: dict[str, Any], key: str) -> Any:
 @reading
 def network(request: Request) -> Response:
     """Which column is made from which."""
-    from understudy.report.network_drawing import network as draw
+    from understudy.core.network_drawing import network as draw
 
     project, fit = done(request)
     found = fit.numbers()["network"]

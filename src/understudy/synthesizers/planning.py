@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from understudy import encoding
+from understudy.core.notebooks import card
 from understudy.core.red_flag import RedFlag
+from understudy.core.svg import Picture, bars, percent, standalone
 from understudy.privacy.plan import Budget, Charge, PlannedMechanism
 from understudy.synthesizers.base import Method
 from understudy.synthesizers.expected_time import expected_megabytes, expected_seconds
@@ -82,6 +84,20 @@ class Plan:
         foot = f"Expect {size}about {self.seconds:.0f} s and {self.megabytes:.0f} MB. No data was touched."
         flags = [str(flag) for flag in self.flags]
         return "\n".join([head, "", *rows, "", *self._seen(), *flags, foot])
+
+    def plot(self) -> Picture:
+        """How the budget will be divided, as a picture: a bar for each planned mechanism."""
+        title = f"How epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g} will be divided"
+        return standalone(bars("plan", title, list(self.shares().items()), above=[title, self.method]))
+
+    def _repr_html_(self) -> str:
+        head, rows = ("planned", "mechanism", "times", "share", "noise per row"), []
+        for planned, charge in zip(self.items, self.charges, strict=True):
+            share, noise = percent(self.shares()[planned.name]), f"{charge.noise_multiplier:.2f}"
+            rows.append((planned.name, planned.mechanism, str(planned.times), share, noise))
+        title = f"{self.method} with epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}"
+        foot = f"Expect about {self.seconds:.0f} s and {self.megabytes:.0f} MB. No data was touched."
+        return card(title, head, rows, [*self._seen(), *map(str, self.flags), foot])
 
     def _seen(self) -> list[str]:
         """Says how many rows make a category visible; nothing if all categories are listed."""

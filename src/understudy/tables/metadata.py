@@ -30,7 +30,7 @@ def sdv(source: Source, *, nullable: Iterable[str] = (), max_rows_per_unit: int 
     Raises:
         SchemaError: It is no such metadata.
     """
-    name, facts = _one_table(_content(source))
+    name, facts = one_table(content_of(source))
     columns = facts.get("columns")
     if not isinstance(columns, Mapping) or not columns:
         raise SchemaError('columns: expected SDV metadata with "columns", got none.')
@@ -66,14 +66,15 @@ def domain(source: Source) -> dict[str, Any]:
         SchemaError: It is no such domain.
     """
     columns = {}
-    for name, size in _content(source).items():
+    for name, size in content_of(source).items():
         if not Whole(least=1).holds(size):
             raise SchemaError(f"column {name!r}: expected a size, a whole number >= 1, got {size!r:.60}.")
         columns[name] = {"kind": "categorical", "values": [str(code) for code in range(size)]}
     return {"columns": columns}
 
 
-def _content(source: Source) -> Mapping[str, Any]:
+def content_of(source: Source) -> Mapping[str, Any]:
+    """Metadata as a dictionary, which it is or which its file holds."""
     if isinstance(source, Mapping):
         return source
     try:
@@ -87,7 +88,8 @@ def _content(source: Source) -> Mapping[str, Any]:
     return content
 
 
-def _one_table(content: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
+def one_table(content: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
+    """The name, if it has one, and the metadata of the only table."""
     tables = content.get("tables")
     if tables is None:
         return None, content

@@ -1,4 +1,4 @@
-"""The network of a model as a picture that can be read: layers from top to bottom, and few arrows.
+"""A network of columns as a picture that can be read: layers from top to bottom, and few arrows.
 
 The one rule: of every column at most `MOST_PARENTS` arrows are shown, its strongest; the table beside the picture has
 all of them. A column stands below every column that it is shown to depend on.
@@ -28,7 +28,7 @@ Strengths = Mapping[str, Mapping[str, float]]
 
 def strongest(parents: Graph, strengths: Strengths, most: int = MOST_PARENTS) -> dict[str, list[str]]:
     """Of every column its strongest parents; if none has a strength, the nearest earlier ones."""
-    kept = {}
+    kept: dict[str, list[str]] = {}
     for child, of in parents.items():
         known = strengths.get(child, {})
         ranked = sorted(enumerate(of), key=lambda each: (-known.get(each[1], 0.0), -each[0]))
@@ -57,6 +57,7 @@ def network(
     *,
     strengths: Strengths | None = None,
     against: Graph | None = None,
+    above: Sequence[str] = (),
 ) -> Markup:
     """Columns in layers, and an arrow down from each parent to its child: the strongest two of every column.
 
@@ -79,7 +80,7 @@ def network(
         parts.append(text(x + WIDTH / 2, y + HEIGHT / 2 + 4.5, short_name(name, WIDTH - 8), "", "middle"))
     cut = f" The {len(edges)} strongest are drawn." if len(edges) < total else ""
     description = f"{len(parents)} columns and {total} arrows from parent to child, listed in the table below.{cut}"
-    return svg(key, layout.size, title, description, parts)
+    return svg(key, layout.size, title, description, parts, above=above)
 
 
 Point = tuple[float, float]
