@@ -94,8 +94,8 @@ def test_conditions_are_about_the_root(model):
 
 
 def test_children_depend_on_their_parent_and_on_the_row_before():
-    model = us.fit(clinic(1500), clinic_schema(), "mst", epsilon=100, delta=1e-6, seed=1)
-    drawn = model.sample(1500, seed=2)
+    model = us.fit(clinic(800), clinic_schema(), "mst", epsilon=100, delta=1e-6, seed=1)
+    drawn = model.sample(800, seed=2)
     joined = drawn["visits"].join(drawn["patients"], left_on="patient", right_on="id")
     many = joined.group_by("patient", "sex").len()
     assert many.filter(pl.col("sex") == "m")["len"].mean() - many.filter(pl.col("sex") == "f")["len"].mean() > 1.5
