@@ -107,6 +107,37 @@ def test_children_depend_on_their_parent_and_on_the_row_before():
     assert 25 < gaps["admission"].mean() < 40  # 32 in truth
 
 
+UNITS = us.Schema(
+    columns=(
+        us.Column("sex", "categorical", values=("f", "m"), per_unit=True),
+        us.Column("born", "integer", low=1900, high=2000, per_unit=True),
+        us.Column("year", "integer", low=1990, high=2030),
+        us.Column("ward", "categorical", values=("a", "b")),
+    ),
+    name="stays",
+    unit="patient",
+    max_rows_per_unit=3,
+    constraints=("year >= born",),
+)
+
+
+def test_columns_of_a_unit_are_constant_within_it_and_rows_carry_ids(tmp_path):
+    draw = np.random.default_rng(0)
+    whose = np.sort(draw.integers(0, 150, 300))
+    of_units = pl.DataFrame({"sex": draw.choice(["f", "m"], 150), "born": draw.integers(1900, 2000, 150)})
+    table = of_units[whose].with_columns(
+        year=pl.Series(draw.integers(2000, 2020, 300)), ward=pl.Series(draw.choice(["a", "b"], 300)), patient=whose
+    )
+    model = us.fit(table, UNITS, "independent", epsilon=20, delta=1e-6, seed=1)
+    drawn = model.sample(500, seed=1)
+    assert drawn.columns == ["patient", "sex", "born", "year", "ward"] and drawn.height == 500
+    assert (drawn["year"] >= drawn["born"]).all()
+    of_each = drawn.group_by("patient").agg(pl.col("sex", "born").n_unique(), pl.len())
+    assert of_each["sex"].max() == of_each["born"].max() == 1 and of_each["len"].max() <= 3 < of_each.height
+    model.save(tmp_path / "stays.understudy")
+    assert us.load(tmp_path / "stays.understudy").sample(500, seed=1).equals(drawn)
+
+
 def test_a_plan_has_the_lines_of_every_table(tmp_path):
     plan = us.plan(clinic_schema(), "independent", epsilon=1, delta=1e-6)
     assert {each.name.partition(":")[0] for each in plan.items} == {"patients", "visits", "prescriptions"}

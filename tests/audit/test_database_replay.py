@@ -1,4 +1,4 @@
-"""Replays of databases: one unit more, with the most children at every depth, changes no answer by more than charged."""
+"""Replays of databases: a unit more, with the most children at every depth, moves no answer beyond its sensitivity."""
 
 import dataclasses
 
