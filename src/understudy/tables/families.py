@@ -222,7 +222,7 @@ def with_public_keys(given: Any, schema: DatabaseSchema) -> DatabaseSchema:
             for each in table.columns
         ]
         tables.append(dataclasses.replace(table, columns=tuple(columns), references={}))
-    return dataclasses.replace(schema, tables=tuple(tables))
+    return dataclasses.replace(schema, tables={table.name: table for table in tables})
 
 
 # Where the tables are -------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ source, read twice. The parent takes one row of each unit, a random one, and rea
 """
 
 import dataclasses
+from typing import Any
 
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.rules import Constraint, Implication, Inequality, Sum
@@ -33,24 +34,25 @@ def as_database(schema: Schema) -> DatabaseSchema:
     for rule in between:
         if not isinstance(rule, Inequality):
             raise SchemaError(f"constraints: {rule} ties a per_unit column to others. Only an inequality can do that.")
-    tables = []
+    tables: dict[str, TableSchema] = {}
     for name in (UNITS, ROWS):
         own = [column for column in schema if column.per_unit == (name == UNITS)]
         names = {column.name for column in own}
-        link = {"parent": UNITS, "foreign_key": schema.unit, "max_per_parent": schema.max_rows_per_unit}
-        tables.append(
-            TableSchema(
-                name=name,
-                columns=tuple(dataclasses.replace(column, per_unit=False) for column in own),
-                ignore=(*schema.ignore, *(each for each in schema.names if each not in names)),
-                missing=schema.missing,
-                file=schema.file,
-                constraints=tuple(rule for rule in schema.constraints if _columns(rule) <= names),
-                **({"key": schema.unit} if name == UNITS else {**link, "rows": schema.rows}),
-            )
+        link: dict[str, Any] = {"key": (schema.unit,)}
+        if name == ROWS:
+            most = schema.max_rows_per_unit
+            link = {"parent": UNITS, "foreign_key": (schema.unit,), "max_per_parent": most, "rows": schema.rows}
+        tables[name] = TableSchema(
+            name=name,
+            columns=tuple(dataclasses.replace(column, per_unit=False) for column in own),
+            ignore=(*schema.ignore, *(each for each in schema.names if each not in names)),
+            missing=schema.missing,
+            file=schema.file,
+            constraints=tuple(rule for rule in schema.constraints if _columns(rule) <= names),
+            **link,
         )
     rules = [_dotted(rule, of_units) for rule in between if isinstance(rule, Inequality)]
-    return DatabaseSchema(tables=tuple(tables), unit=UNITS, name=schema.name, constraints=tuple(rules))
+    return DatabaseSchema(tables=tables, unit=UNITS, name=schema.name, constraints=tuple(rules))
 
 
 def _columns(rule: Constraint) -> set[str]:
