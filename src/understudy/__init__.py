@@ -12,8 +12,9 @@ from understudy.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from understudy.audit.audit import audit
+    from understudy.databases.model import DatabaseModel, load
     from understudy.evaluation.evaluate import evaluate
-    from understudy.model import Model, ModelError, load
+    from understudy.model import Model, ModelError
     from understudy.pipeline import fit, fit_many, order_from, plan
     from understudy.privacy.ledger_file import LedgerError, LedgerFile
     from understudy.privacy.plan import Budget, BudgetExceeded
@@ -35,10 +36,12 @@ if TYPE_CHECKING:
     from understudy.synthesizers.red_flags import RedFlagError
     from understudy.tables.column import Column
     from understudy.tables.constraints import ConstraintError
+    from understudy.tables.database_schema import DatabaseSchema
     from understudy.tables.dialect import Dialect
     from understudy.tables.rejection import SamplingError
     from understudy.tables.schema import Schema
     from understudy.tables.structure import TableError
+    from understudy.tables.table_schema import TableSchema
     from understudy.tables.values import SchemaError
 
 # The module that defines each public name. Type checkers read the imports above, which must say the same.
@@ -49,6 +52,8 @@ _DEFINED_IN = {
     "Column": "tables.column",
     "ConstraintError": "tables.constraints",
     "Copula": "synthesizers.copula",
+    "DatabaseModel": "databases.model",
+    "DatabaseSchema": "tables.database_schema",
     "Dialect": "tables.dialect",
     "DPGAN": "synthesizers.prada.adversarial.dpgan",
     "GEM": "synthesizers.gem.method",
@@ -72,11 +77,12 @@ _DEFINED_IN = {
     "Schema": "tables.schema",
     "SchemaError": "tables.values",
     "TableError": "tables.structure",
+    "TableSchema": "tables.table_schema",
     "audit": "audit.audit",
     "evaluate": "evaluation.evaluate",
     "fit": "pipeline",
     "fit_many": "pipeline",
-    "load": "model",
+    "load": "databases.model",
     "order_from": "pipeline",
     "plan": "pipeline",
     "report": "report.page",
@@ -94,6 +100,8 @@ __all__ = [
     "Column",
     "ConstraintError",
     "Copula",
+    "DatabaseModel",
+    "DatabaseSchema",
     "Dialect",
     "Independent",
     "LedgerError",
@@ -112,6 +120,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "TableError",
+    "TableSchema",
     "audit",
     "evaluate",
     "fit",

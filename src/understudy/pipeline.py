@@ -16,14 +16,13 @@ Why it holds:
 What the promise does not cover is in docs/privacy.md.
 """
 
-import contextlib
 import dataclasses
 import json
 import math
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,13 +33,14 @@ from understudy.core.randomness import Key
 from understudy.core.red_flag import RedFlag
 from understudy.core.text import count
 from understudy.core.version import __version__
+from understudy.databases import pipeline as databases
 from understudy.encoding.encoder import Encoder
 from understudy.graphical import ordering
 from understudy.model import Model
 from understudy.privacy import engines
 from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.ledger_file import LedgerFile
+from understudy.privacy.ledger_file import LedgerFile, interruptions_noted, what_is_spent
 from understudy.privacy.plan import Budget
 from understudy.privacy.receipt import Receipt
 from understudy.privacy.row_maps import Gap, MissingFlag, RowMap
@@ -50,11 +50,13 @@ from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
 from understudy.synthesizers.planning import Plan, expected_cost, expected_seconds, planned_mechanisms
 from understudy.synthesizers.progress import Expectation, shown
 from understudy.synthesizers.red_flags import red_flags, refuse
+from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.differences import differences, modelled
 from understudy.tables.schema import UNNAMED, Schema
 from understudy.tables.streaming import MEMORY, StreamedTable, stream
 from understudy.tables.structure import TableError
 from understudy.tables.table import read
+from understudy.tables.unit_tables import has_unit_columns
 from understudy.tables.values import SchemaError
 
 ROWS_IF_UNKNOWN = 10_000
@@ -81,7 +83,8 @@ def fit(
 
     Args:
         table: A path to a file, the URL of a table in a database (docs/files.md), or a pandas, polars or pyarrow table;
-            a folder of Parquet files, a glob or a polars LazyFrame, which are read in partitions (docs/scale.md).
+            a folder of Parquet files, a glob or a polars LazyFrame, which are read in partitions (docs/scale.md). With
+            the schema of a database: its tables by name, a folder of files, or a file of SQLite or DuckDB.
         schema: Public facts about it, or the path of their TOML file.
         method: A name from `METHODS`, or one of them configured.
         epsilon: The budget ε, for everything.
@@ -96,6 +99,9 @@ def fit(
         memory: GiB that a fit of a table in partitions may take, about. A file that would take much of it is read in
             partitions. The model is the same, whatever the memory and the engine.
 
+    Returns:
+        A `Model`; with the schema of a database a `DatabaseModel` (docs/databases.md).
+
     Privacy:
         The promise at the head of this module.
 
@@ -104,6 +110,11 @@ def fit(
         BudgetExceeded: The ledger file's cap does not allow it. No row was read.
         RedFlagError: `strict`, and there is a red flag. No row was read, and nothing was charged.
     """
+    facts = Schema.of(schema)
+    if isinstance(facts, DatabaseSchema) or has_unit_columns(facts):
+        every: dict[str, Any] = {"seed": seed, "progress": progress, "ledger": ledger, "strict": strict}
+        made: Any = databases.fit(table, facts, resolve(method), Budget(epsilon=epsilon, delta=delta), **every)
+        return made
     options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}
     options |= {"engine": engine, "address": address, "memory": memory}
     return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, **options)[0]
@@ -139,6 +150,8 @@ def fit_many(
         Every fit by itself keeps the promise of `fit`. Together they cost the sum: the ledger file is charged for each.
     """
     schema = Schema.of(schema)
+    if isinstance(schema, DatabaseSchema) or has_unit_columns(schema):
+        raise SchemaError("fit_many: expected one table without per_unit columns. Use fit for each of the others.")
     fits = _planned_fits(schema, methods, seeds, epsilon, delta)
     if strict:
         for each in fits:
@@ -152,7 +165,8 @@ def fit_many(
     # What follows raises for structure alone, so a typing mistake costs nothing.
     locked, kind = lock_table(table, schema, fits, engine=summing, memory=memory)
     started, entered = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), list[str]()
-    with _interruptions_noted(book, entered, fits), engines.running(summing):
+    noted = interruptions_noted(book, entered, len(fits)), _lost_partitions_noted(book, entered, fits)
+    with noted[0], noted[1], engines.running(summing):
         for each in fits:
             budget, named = each.ledger.budget, {"version": __version__, "identity": each.id}
             if book:
@@ -170,27 +184,16 @@ def fit_many(
 
 
 @contextlib.contextmanager
-def _interruptions_noted(
+def _lost_partitions_noted(
     book: LedgerFile | None, entered: Sequence[str], fits: Sequence["PlannedFit"]
 ) -> Iterator[None]:
-    """Adds a note to a Ctrl-C, and to a partition that cannot be read, after charging has begun: what is spent."""
+    """Says of a partition that cannot be read, after charging has begun, what is spent."""
     try:
         yield
-    except KeyboardInterrupt as stop:
-        stop.add_note(_spent(book, entered, len(fits)))
-        raise
     except TableError as error:
         done = sum(each.ledger.charged for each in fits)
         told = f"Before that, {count(max(done - 1, 0), 'measurement')} had been released, and none after."
-        raise TableError(f"{error} {_spent(book, entered, len(fits))} {told}") from None
-
-
-def _spent(book: LedgerFile | None, entered: Sequence[str], fits: int) -> str:
-    if book is None:
-        return "The fit had begun, so its budget is spent; no ledger was given to record it."
-    if len(entered) < fits:
-        return f"Charging had begun: look into {book.path}. No row was measured."
-    return f"The fit was charged to {book.path} and stays charged."
+        raise TableError(f"{error} {what_is_spent(book, entered, len(fits))} {told}") from None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -402,6 +405,8 @@ def plan(
         rows: About how many rows there are, if that is public; used for the time and memory alone.
     """
     schema = Schema.of(schema)
+    if isinstance(schema, DatabaseSchema) or has_unit_columns(schema):
+        return databases.plan(schema, resolve(method), Budget(epsilon=epsilon, delta=delta), rows=rows)
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError(f"rows: expected a whole number >= 1, got {rows!r}.")
     method, budget = resolve(method), Budget(epsilon=epsilon, delta=delta)

@@ -1,0 +1,273 @@
+"""A fitted database: what is left after a fit of many tables. It holds no row.
+
+`sample(n)` draws n units: n rows of the root, and everything that hangs on them. Keys are generated anew.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core import archive
+from understudy.core.files import reason, replacing, sha256
+from understudy.core.randomness import Key
+from understudy.core.version import __version__
+from understudy.encoding.encoder import Encoder, EncoderFacts
+from understudy.model import FORMAT, GENERATOR, Model, ModelError
+from understudy.model import load as load_single
+from understudy.privacy.receipt import Receipt
+from understudy.synthesizers import FITTED, METHODS
+from understudy.synthesizers.base import Method
+from understudy.synthesizers.relational.drawing import DrawnTable, draw_children
+from understudy.synthesizers.relational.fitting import FittedTable
+from understudy.tables.column import Column
+from understudy.tables.database_design import Design, designs
+from understudy.tables.database_schema import DatabaseSchema
+from understudy.tables.differences import measured
+from understudy.tables.rejection import Acceptance, SamplingError
+from understudy.tables.schema import Schema
+from understudy.tables.table import Table, read
+from understudy.tables.table_schema import TableSchema, generated_keys
+from understudy.tables.unit_tables import ROWS, UNITS
+from understudy.tables.writing import to_frame
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DatabaseModel:
+    """A fitted database. Sampling from it is free, for ever: nothing more is learned about anyone.
+
+    Attributes:
+        schema: What is publicly known of the tables, as it was fitted.
+        tables: Of every private table, its encoder and what draws its levels; parents first.
+        receipt: What was charged, for what: one for all tables.
+        method: The configuration that every table was fitted with.
+        kind: The kind of frames that `sample` gives: "polars", "pandas" or "pyarrow".
+        single: The schema of a single table, if the database is one with an invisible parent; then `sample` gives one
+            frame.
+        acceptance: Of the last `sample`: how many rows of the root were drawn for the conditions. None before it.
+    """
+
+    schema: DatabaseSchema
+    tables: Mapping[str, FittedTable]
+    receipt: Receipt
+    method: Method
+    kind: str = "polars"
+    single: Schema | None = None
+    acceptance: Acceptance | None = dataclasses.field(default=None, init=False, repr=False)
+
+    @property
+    def designs(self) -> dict[str, Design]:
+        return designs(self.schema)
+
+    def sample(
+        self,
+        n: int,
+        seed: int | None = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        kind: str | None = None,
+    ) -> Any:
+        """The tables of `n` synthetic units, by name, in the kind of frame that was fitted.
+
+        Of a single table with columns of its units, `n` rows in one frame: those of as many units as it takes, each
+        with an id. Of the last unit some rows may be left out.
+
+        Rows stand in the order of their parents and, within one, in the order of their history. Every foreign key is
+        the key of a row that is there.
+
+        Args:
+            seed: The same one gives the same tables.
+            where: Conditions on the rows of the root, as for `Model.sample`.
+            kind: The kind of frames, if it is to be another one.
+
+        Privacy:
+            Costs nothing: the model and the conditions are public.
+
+        Raises:
+            ConstraintError: A condition does not fit the schema.
+            SamplingError: Rows that keep the constraints or meet the conditions are too rare.
+        """
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+            raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
+        if self.single is not None:
+            return self._rows(self.single, int(n), where, Key.new(seed), kind or self.kind)
+        return self._frames(self._draw(int(n), where, Key.new(seed)), kind or self.kind)
+
+    def _draw(self, n: int, where: Mapping[str, Any] | None, key: Key) -> dict[str, DrawnTable]:
+        drawn: dict[str, DrawnTable] = {}
+        for name, design in self.designs.items():
+            if not design.ancestors:
+                drawn[name] = self._draw_root(design, n, where, key.child(name))
+            else:
+                drawn[name] = draw_children(self.tables[name], design, drawn, key=key.child(name))
+        return drawn
+
+    def _rows(self, schema: Schema, n: int, where: Mapping[str, Any] | None, key: Key, kind: str) -> Any:
+        """So many rows of a single table, each with the id and the columns of its unit."""
+        units, most = max(n, 1), self.schema.max_rows(ROWS)
+        drawn = self._draw(units if n else 0, where, key)
+        while len(drawn[ROWS].rank) < n and units < n * most * 100:
+            units *= 2
+            drawn = self._draw(units, where, key)
+        rows = drawn[ROWS]
+        if len(rows.rank) < n:
+            raise SamplingError(f"{units} units have {len(rows.rank)} rows, of {n} wanted. Ask for fewer.")
+        parent = rows.parent[:n]
+        columns = {name: cells[:n] for name, cells in rows.values.items()}
+        columns |= {column.name: drawn[UNITS].values[column.name][parent] for column in self.schema[UNITS].columns}
+        assert schema.unit is not None  # it has columns of its units
+        ids = Column(name=schema.unit, kind="categorical")
+        labels = {**self.tables[ROWS].encoder.labels, **self.tables[UNITS].encoder.labels}
+        labels[ids.name] = generated_keys("unit-000001", units)
+        whole = Schema(columns=(ids, *(dataclasses.replace(each, per_unit=False) for each in schema)), name=schema.name)
+        columns = {ids.name: parent, **columns}
+        return to_frame({name: columns[name] for name in whole.names}, whole, labels, kind)
+
+    def _draw_root(self, design: Design, n: int, where: Mapping[str, Any] | None, key: Key) -> DrawnTable:
+        fitted = self.tables[design.table.name]
+        hidden = [column for column in design.own if column.name in design.counts.values()]
+        values = design.values
+        stated = design.own if values is None else dataclasses.replace(values, columns=(*values.columns, *hidden))
+        if not n:
+            nothing = {column.name: np.zeros(0) for column in stated}
+            return DrawnTable(nothing, {each.name: np.zeros(0) for each in design.own}, *[np.zeros(0, np.int64)] * 2)
+        model = Model(fitted.encoder, fitted.generator, self.receipt, self.method, "polars", stated)
+        frame = model.sample(n, int(key.numpy().integers(2**63)), where=where)
+        object.__setattr__(self, "acceptance", model.acceptance)
+        columns = _as_coded(read(frame, stated), fitted.encoder)
+        place = np.arange(n)
+        return DrawnTable(columns, {**columns, **measured(columns, design.differences)}, place, np.ones_like(place))
+
+    def _frames(self, drawn: Mapping[str, DrawnTable], kind: str) -> dict[str, Any]:
+        keys: dict[str, dict[str, list[str]]] = {}
+        frames: dict[str, Any] = {}
+        for name, rows in drawn.items():
+            table = self.schema[name]
+            keys[name] = _keys(table, rows, self.schema, keys)
+            own = [Column(name=column, kind="categorical") for column in keys[name]]
+            schema = Schema(columns=(*own, *table.columns), name=name)
+            columns = {**{column: np.arange(len(rows.rank)) for column in keys[name]}, **rows.values}
+            labels = {**self.tables[name].encoder.labels, **keys[name]}
+            frames[name] = to_frame({each: columns[each] for each in schema.names}, schema, labels, kind)
+        return frames
+
+    def to_bytes(self) -> bytes:
+        """The content of a model file. The same model gives the same bytes, whenever it is saved."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for place, fitted in enumerate(self.tables.values()):
+            own = {f"{GENERATOR}{name}": array for name, array in fitted.generator.arrays().items()}
+            arrays |= {f"{place}/{name}": array for name, array in {**fitted.encoder.arrays(), **own}.items()}
+        document = {
+            "format": FORMAT,
+            "understudy": __version__,
+            "database": self.schema.to_toml(),
+            "single": None if self.single is None else self.single.to_toml(),
+            "method": {"name": self.method.name, **dataclasses.asdict(self.method)},
+            "kind": self.kind,
+            "tables": {name: fitted.encoder.facts() for name, fitted in self.tables.items()},
+            "receipt": json.loads(self.receipt.to_json()),
+        }
+        return archive.pack(document, arrays)
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the file that `save` writes, in hexadecimal."""
+        return sha256(self.to_bytes())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model to one file, whole or not at all."""
+        try:
+            with replacing(path) as temporary:
+                temporary.write_bytes(self.to_bytes())
+        except OSError as error:
+            raise ModelError(f"{os.fspath(path)} cannot be written: {reason(error)}.") from None
+
+    def __repr__(self) -> str:
+        spent = f"epsilon={self.receipt.budget.epsilon:g}, delta={self.receipt.budget.delta:g}"
+        return f"DatabaseModel({self.schema.name!r}, {self.method.name}, {spent}, {len(self.tables)} tables)"
+
+
+def holds_database(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is the model of a database; False if it cannot be read."""
+    try:
+        return "database" in archive.unpack(path)[0]
+    except Exception:
+        return False
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Reads a model that `Model.save` or `DatabaseModel.save` wrote; the latter is a `DatabaseModel`.
+
+    Raises:
+        ModelError: It is not one, or not all of one.
+    """
+    try:
+        document, arrays = archive.unpack(path)
+        if "database" in document:
+            return cast(Any, _rebuild(document, arrays))
+    except archive.Changed:
+        raise ModelError(
+            f"{os.fspath(path)} was changed after it was written. Take another copy, or fit again."
+        ) from None
+    except MemoryError:
+        raise
+    except Exception:
+        pass  # whatever is wrong with it, the other reader says what
+    return load_single(path)
+
+
+def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> DatabaseModel:
+    if document["format"] != FORMAT:
+        raise ModelError("another format")
+    archive.check(document, arrays)
+    schema = DatabaseSchema.parse(document["database"], "the model's schema")
+    method = document["method"]["name"]
+    settings = {key: value for key, value in document["method"].items() if key != "name"}
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+    tables = {}
+    for place, (name, design) in enumerate(designs(schema).items()):
+        start = f"{place}/"
+        own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
+        generator = {key.removeprefix(GENERATOR): each for key, each in own.items() if key.startswith(GENERATOR)}
+        facts = EncoderFacts(rows=document["tables"][name]["rows"], columns=document["tables"][name]["columns"])
+        encoder = Encoder.from_arrays(design.flat, facts, own)
+        tables[name] = FittedTable(encoder, FITTED[method].from_arrays(generator))
+    receipt = Receipt.from_json(json.dumps(document["receipt"]))
+    single = None if document["single"] is None else Schema.parse(document["single"], "the model's schema")
+    return DatabaseModel(schema, tables, receipt, METHODS[method](**settings), document["kind"], single)
+
+
+def _as_coded(table: Table, encoder: Encoder) -> dict[str, NDArray[Any]]:
+    """The columns of a synthetic table with categories as codes into the encoder's labels."""
+    found = dict(table.columns)
+    for name, labels in table.labels.items():
+        place = {label: code for code, label in enumerate(encoder.labels[name])}
+        codes = np.array([*(place[label] for label in labels), -1], dtype=np.int64)
+        found[name] = codes[table.columns[name]]
+    return found
+
+
+def _keys(
+    table: TableSchema, rows: DrawnTable, schema: DatabaseSchema, keys: Mapping[str, Mapping[str, list[str]]]
+) -> dict[str, list[str]]:
+    """The generated key columns of a table: its key first, then the foreign key.
+
+    Of a key of several columns, those that belong to the foreign key too are the parent's, and the first other one
+    counts the siblings.
+    """
+    found: dict[str, list[str]] = {}
+    if table.parent is not None:
+        for own, other in zip(table.foreign_key, schema[table.parent].key, strict=True):
+            texts = keys[table.parent][other]
+            found[own] = [texts[int(place)] for place in rows.parent]
+    new = [name for name in table.key if name not in found]
+    for place, name in enumerate(new):
+        if len(new) < len(table.key) or place:
+            found[name] = [str(rank) for rank in rows.rank] if not place else ["1"] * len(rows.rank)
+        else:
+            found[name] = generated_keys(table.key_pattern or f"{table.name}-000001", len(rows.rank))
+    return {name: found[name] for name in table.keys}
