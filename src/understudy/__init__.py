@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from understudy.synthesizers.red_flags import RedFlagError
     from understudy.tables.column import Column
     from understudy.tables.constraints import ConstraintError
+    from understudy.tables.database_schema import DatabaseSchema
     from understudy.tables.dialect import Dialect
     from understudy.tables.rejection import SamplingError
     from understudy.tables.schema import Schema
     from understudy.tables.structure import TableError
+    from understudy.tables.table_schema import TableSchema
     from understudy.tables.values import SchemaError
 
 # The module that defines each public name. Type checkers read the imports above, which must say the same.
@@ -49,6 +51,7 @@ _DEFINED_IN = {
     "Column": "tables.column",
     "ConstraintError": "tables.constraints",
     "Copula": "synthesizers.copula",
+    "DatabaseSchema": "tables.database_schema",
     "Dialect": "tables.dialect",
     "DPGAN": "synthesizers.prada.adversarial.dpgan",
     "GEM": "synthesizers.gem.method",
@@ -72,6 +75,7 @@ _DEFINED_IN = {
     "Schema": "tables.schema",
     "SchemaError": "tables.values",
     "TableError": "tables.structure",
+    "TableSchema": "tables.table_schema",
     "audit": "audit.audit",
     "evaluate": "evaluation.evaluate",
     "fit": "pipeline",
@@ -94,6 +98,7 @@ __all__ = [
     "Column",
     "ConstraintError",
     "Copula",
+    "DatabaseSchema",
     "Dialect",
     "Independent",
     "LedgerError",
@@ -112,6 +117,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "TableError",
+    "TableSchema",
     "audit",
     "evaluate",
     "fit",

@@ -66,6 +66,7 @@ class Column:
         levels: What rare categories fall back to instead of `other`: "prefix", the lengths of prefixes such as [1, 3],
             or a table that gives the parent of every category, and the parent of every parent that has one. Only for
             a column without `values`.
+        per_unit: Whether all rows of one unit have the same value. Only in a schema with a `unit`.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Column:
     format: str | None = None
     decimals: int | None = None
     levels: Hierarchy | None = None
+    per_unit: bool = False
 
     def __post_init__(self):
         place = f"column {self.name!r}"
@@ -88,8 +90,9 @@ class Column:
         if self.kind not in KINDS:
             hint = did_you_mean(self.kind, KINDS)
             raise SchemaError(f"{place}: expected kind to be one of {', '.join(KINDS)}, got {show(self.kind)}.{hint}")
-        if not isinstance(self.nullable, bool):
-            raise SchemaError(f"{place}: expected nullable to be true or false, got {show(self.nullable)}.")
+        for key in ("nullable", "per_unit"):
+            if not isinstance(getattr(self, key), bool):
+                raise SchemaError(f"{place}: expected {key} to be true or false, got {show(getattr(self, key))}.")
         self._check_spelling(place)
         self._check_bounds(place)
         self._check_categories(place)

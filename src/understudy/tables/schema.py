@@ -105,6 +105,8 @@ class Schema:
                 raise SchemaError(
                     f"unit: expected an identifier outside {where}, got {self.unit!r}. Remove it from {where}."
                 )
+        if self.unit is None and any(column.per_unit for column in self.columns):
+            raise SchemaError("per_unit: expected a unit in the schema; without one, every row is a unit.")
         for name in self.ignore:
             if name in self.names:
                 raise SchemaError(f"ignore: expected names that are not columns, got {name!r}.")
@@ -195,8 +197,8 @@ class Schema:
         Raises:
             SchemaError: It is neither; the message says what a schema is.
         """
-        if isinstance(given, cls):
-            return given
+        if isinstance(given, cls) or type(given).__name__ == "DatabaseSchema":
+            return given  # pyright: ignore[reportReturnType]
         if isinstance(given, str | os.PathLike):
             return cls.read(given)
         raise SchemaError(
@@ -207,7 +209,7 @@ class Schema:
 
     @classmethod
     def parse(cls, text: str, source: str = "schema", *, folder: str = "") -> Self:
-        """Reads a schema from TOML text.
+        """Reads a schema from TOML text; one with [tables.NAME] is a `DatabaseSchema`.
 
         Args:
             source: What error messages call it.
@@ -215,6 +217,10 @@ class Schema:
         """
         document = toml.parse(text, source)
         with _errors_at(source):
+            if "tables" in document and "columns" not in document:
+                # A database's schema is made of this class; imported by name, that is no circle of modules.
+                databases = importlib.import_module("understudy.tables.database_schema")
+                return databases.DatabaseSchema.from_document(document, folder=folder)
             return cls._from_document(toml.with_level_files(document, folder))
 
     @classmethod

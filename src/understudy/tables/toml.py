@@ -55,19 +55,20 @@ def parse(text: str, source: str) -> Document:
         raise SchemaError(f"{source} is not valid TOML: {error}.") from None
 
 
-def fields_of(document: Document, known: Sequence[str]) -> dict[str, Any]:
+def fields_of(document: Document, known: Sequence[str], *, may_be_empty: bool = False) -> dict[str, Any]:
     """The fields of a schema from a document, its columns made.
 
     Args:
         document: A parsed TOML file, or metadata translated into the same form.
         known: The names of the fields.
+        may_be_empty: Whether there may be no column, as in a table of keys.
 
     Raises:
         SchemaError: A key is unknown, or a column is wrong.
     """
-    _check_keys("top level", document, known)
-    tables = document.get("columns")
-    if not isinstance(tables, dict) or not tables:
+    check_keys("top level", document, known)
+    tables = document.get("columns", {} if may_be_empty else None)
+    if not isinstance(tables, dict) or not (tables or may_be_empty):
         raise SchemaError("columns: expected at least one table such as [columns.age].")
     return {**document, "columns": tuple(_column(name, table) for name, table in tables.items())}
 
@@ -92,13 +93,14 @@ def _column(name: str, table: object) -> Column:
     place = f"column {name!r}"
     if not isinstance(table, dict):
         raise SchemaError(f"{place}: expected a table [columns.{name}], got {show(table)}.")
-    _check_keys(place, table, _COLUMN_KEYS)
+    check_keys(place, table, _COLUMN_KEYS)
     if "kind" not in table:
         raise SchemaError(f"{place}: expected a kind, one of {', '.join(KINDS)}, got none.")
     return Column(name=name, **table)
 
 
-def _check_keys(place: str, table: Document, known: Sequence[str]) -> None:
+def check_keys(place: str, table: Document, known: Sequence[str]) -> None:
+    """Refuses a key that is not known."""
     for key in table:
         if key not in known:
             raise SchemaError(f"{place}: unknown key {key!r}.{did_you_mean(key, known)} Known: {', '.join(known)}.")
