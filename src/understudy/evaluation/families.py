@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from understudy.evaluation.pair import Codes, Side, permuted
+from understudy.tables.database_schema import DatabaseSchema
 
 NOBODY = -1
 """The parent of a row that has none: of every row of the root, and of an orphan."""
@@ -150,33 +151,42 @@ def _ordered_rows(members: Members, order: str | None) -> Codes:
 
 # Keys ---------------------------------------------------------------------------------------------------------------
 
+Keys = Mapping[str, pl.DataFrame]
+"""The key columns of each table as text."""
 
-def assembled(
-    sides: Mapping[str, Side],
-    keys: Mapping[str, pl.DataFrame],
-    links: Sequence[tuple[Link, Sequence[str], Sequence[str]]],
-) -> Families:
-    """A database from its columns and its keys.
 
-    Args:
-        sides: The columns of each table, the root first and parents before children.
-        keys: The key columns of each table, as text; rows as in `sides`.
-        links: For each child its link, its foreign key and the parent's key.
+def links_of(schema: DatabaseSchema) -> tuple[Link, ...]:
+    """The links of a schema, parents before children."""
+    tables = [schema[name] for name in schema.private if schema[name].parent is not None]
+    return tuple(
+        Link(table=each.name, parent=each.parent, order=each.order, most=each.max_per_parent)
+        for each in tables
+        if each.parent is not None
+    )
+
+
+def assembled(schema: DatabaseSchema, sides: Mapping[str, Side], keys: Keys) -> Families:
+    """A database from its columns and its keys, in the same order of rows.
+
+    Of one parent's rows only the first `max_per_parent` are kept, as a fit uses them. Rows without a parent are left
+    out, and those whose key leads nowhere are counted in `broken`.
     """
-    (root,) = (name for name in sides if name not in {link.table for link, _, _ in links})
-    tables = {root: Members(side=sides[root], parent=np.full(len(keys[root]), NOBODY))}
-    places = {root: np.arange(len(keys[root]))}  # where each row of the source is now
-    for link, foreign_key, key in links:
-        found, broken = _parents(keys[link.table], foreign_key, keys[link.parent], key)
-        parent = np.where(found == NOBODY, NOBODY, places[link.parent][found])
-        members = Members(side=sides[link.table], parent=parent, broken=broken)
-        sorted_rows = _ordered_rows(members, link.order)
-        kept = sorted_rows[parent[sorted_rows] != NOBODY]
-        tables[link.table] = _taken(members, kept, parent[kept])
-        moved = np.full(members.rows, NOBODY)
-        moved[kept] = np.arange(len(kept))
-        places[link.table] = moved
-    return Families(tables=tables, links=tuple(link for link, _, _ in links))
+    tables = {schema.unit: Members(side=sides[schema.unit], parent=np.full(len(keys[schema.unit]), NOBODY))}
+    places = {schema.unit: np.arange(len(keys[schema.unit]))}  # where each row of the source is now
+    links = links_of(schema)
+    for link in links:
+        name, table = link.table, schema[link.table]
+        found, broken = _parents(keys[name], table.foreign_key, keys[link.parent], schema[link.parent].key)
+        parent = np.where(found == NOBODY, NOBODY, np.r_[places[link.parent], NOBODY][found])
+        members = Members(side=sides[name], parent=parent, broken=broken)
+        rows = _ordered_rows(members, link.order)
+        rows = rows[parent[rows] != NOBODY]
+        rank = _taken(members, rows, parent[rows]).rank
+        rows = rows if link.most is None else rows[rank < link.most]
+        tables[name] = _taken(members, rows, parent[rows])
+        places[name] = np.full(members.rows, NOBODY)
+        places[name][rows] = np.arange(len(rows))
+    return Families(tables=tables, links=links)
 
 
 def _parents(

@@ -1,11 +1,11 @@
-"""Distances of families: how many children parents have, what parent and child share, and how siblings follow each other.
+"""Distances of families: the number of children, what parent and child share, and how siblings follow each other.
 
 The one rule: every distance is 0 for a database against itself, larger is worse, and compares what a key connects; what
 a table is by itself is left to the metrics of tables. Distances are total variation on quantile bins of the real side,
 but for `autocorrelation`, which is a difference of correlations.
 
-    children         of the number of children, counts at and beyond the schema's `max_per_parent` together: more of
-                     one parent's rows are not used.
+    children         of the number of children; more than the schema's `max_per_parent` of one parent are not used, and
+                     so not counted.
     parent_child     of each column of a parent or an ancestor with each column of the child, over the rows of the
                      child; and of each column of the parent with the number of its children, over the parents.
     siblings         of each column with each column of the next sibling, over consecutive siblings.
@@ -14,8 +14,8 @@ but for `autocorrelation`, which is a difference of correlations.
     gaps             of the time to the next sibling, of the first and of the last time in a history.
 """
 
-import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -24,8 +24,10 @@ from understudy.evaluation.families import Families, Link, Members
 from understudy.evaluation.histograms import total_variation, tuple_distances
 from understudy.evaluation.pair import Codes, Floats, Pair, Parts, Side
 
-BINS, TIME_BINS = 10, 20
-"""Quantile bins of a number in a pair of columns, and of a time by itself."""
+BINS, FEWEST_BINS, TIME_BINS = 10, 3, 20
+"""Quantile bins of a number in a pair of columns, of which fewer rows have fewer, and of a time by itself."""
+ROWS_PER_CELL = 20
+"""So many rows to a cell of two numbers at least."""
 COUNT = "number of"
 """How the number of children is called beside the columns of a parent: "number of visits"."""
 GAP, FIRST, LAST = "time to the next", "first", "last"
@@ -33,13 +35,17 @@ _NEXT = "next "
 _FEWEST_PAIRS = 3
 
 
+def pair_bins(rows: int) -> int:
+    """How many quantile bins a number has in a pair of columns: fewer for few rows, or chance would hide the rest."""
+    return int(np.clip(math.sqrt(rows / ROWS_PER_CELL), FEWEST_BINS, BINS))
+
+
 def children(real: Families, synthetic: Families, link: Link) -> Parts:
     """The distance of the numbers of children."""
-    counts = [_counts(each, link) for each in (real, synthetic)]
-    size = 1 + max(int(each.max(initial=0)) for each in counts)
-    if not all(map(len, counts)):
+    own, other = (_counts(each, link) for each in (real, synthetic))
+    if not len(own) or not len(other):
         return {(): 1.0}
-    return {(): total_variation(*counts, size)}
+    return {(): total_variation(own, other, 1 + int(max(own.max(), other.max())))}
 
 
 def _counts(families: Families, link: Link) -> Codes:
@@ -118,12 +124,13 @@ KINSHIP = {
 }
 """The metrics of a link, by name."""
 MEANING = {
-    "children": "total variation of the number of children, counts at and beyond max_per_parent together",
-    "parent_child": "mean total variation of a column above with one of the child, and of the parent's columns with the "
-    f"number of children; numbers on {BINS} quantile bins",
-    "siblings": f"mean total variation of a column with one of the next sibling; numbers on {BINS} quantile bins",
-    "autocorrelation": "mean absolute difference of the correlation with the next sibling; of a category, of the chance "
-    "that it stays",
+    "children": "total variation of the number of children, of which at most max_per_parent are used",
+    "parent_child": "mean total variation of a column above with one of the child, and of the parent's columns with "
+    f"the number of children; numbers on at most {BINS} quantile bins",
+    "siblings": "mean total variation of a column with one of the next sibling; numbers on at most "
+    f"{BINS} quantile bins",
+    "autocorrelation": "mean absolute difference of the correlation with the next sibling; of a category, of the "
+    "chance that it stays",
     "gaps": f"mean total variation of the time to the next sibling, of the first and of the last; {TIME_BINS} quantile "
     "bins",
 }
@@ -135,20 +142,21 @@ MEANING = {
 
 def prefixed(side: Side, prefix: str) -> Side:
     """The same columns under longer names."""
-    numbers, codes, sizes = (
-        {prefix + k: v for k, v in each.items()} for each in (side.numbers, side.codes, side.sizes)
+    return Side(
+        numbers={prefix + name: column for name, column in side.numbers.items()},
+        codes={prefix + name: column for name, column in side.codes.items()},
+        sizes={prefix + name: size for name, size in side.sizes.items()},
     )
-    return Side(numbers=numbers, codes=codes, sizes=sizes)
 
 
 def joined(sides: Iterable[Side]) -> Side:
     """The columns of several sides of equally many rows."""
     sides = list(sides)
-    merged = [{k: v for side in sides for k, v in each(side).items()} for each in _PARTS]
-    return Side(numbers=merged[0], codes=merged[1], sizes=merged[2])
-
-
-_PARTS = (lambda side: side.numbers, lambda side: side.codes, lambda side: side.sizes)
+    return Side(
+        numbers={name: column for side in sides for name, column in side.numbers.items()},
+        codes={name: column for side in sides for name, column in side.codes.items()},
+        sizes={name: size for side in sides for name, size in side.sizes.items()},
+    )
 
 
 def ancestors(families: Families, link: Link) -> Side:
@@ -189,10 +197,11 @@ def _names(side: Side) -> list[str]:
     return [*side.numbers, *side.codes]
 
 
-def _distances(sides: list[Side], tuples: Iterable[tuple[str, ...]], *, bins: int = BINS) -> Parts:
+def _distances(sides: list[Side], tuples: Iterable[tuple[str, ...]], *, bins: int | None = None) -> Parts:
     tuples = list(tuples)
     if not tuples:
         return {}
+    bins = pair_bins(sides[0].rows) if bins is None else bins
     pair = Pair(names=tuple(_names(sides[0])), real=sides[0], synthetic=sides[1], scale=sides[0])
     return tuple_distances(pair, tuples, bins=bins)
 
