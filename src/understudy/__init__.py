@@ -12,8 +12,9 @@ from understudy.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from understudy.audit.audit import audit
+    from understudy.databases import DatabaseModel, load
     from understudy.evaluation.evaluate import evaluate
-    from understudy.model import Model, ModelError, load
+    from understudy.model import Model, ModelError
     from understudy.pipeline import fit, fit_many, order_from, plan
     from understudy.privacy.ledger_file import LedgerError, LedgerFile
     from understudy.privacy.plan import Budget, BudgetExceeded
@@ -51,6 +52,7 @@ _DEFINED_IN = {
     "Column": "tables.column",
     "ConstraintError": "tables.constraints",
     "Copula": "synthesizers.copula",
+    "DatabaseModel": "databases",
     "DatabaseSchema": "tables.database_schema",
     "Dialect": "tables.dialect",
     "DPGAN": "synthesizers.prada.adversarial.dpgan",
@@ -80,7 +82,7 @@ _DEFINED_IN = {
     "evaluate": "evaluation.evaluate",
     "fit": "pipeline",
     "fit_many": "pipeline",
-    "load": "model",
+    "load": "databases",
     "order_from": "pipeline",
     "plan": "pipeline",
     "report": "report.page",
@@ -98,6 +100,7 @@ __all__ = [
     "Column",
     "ConstraintError",
     "Copula",
+    "DatabaseModel",
     "DatabaseSchema",
     "Dialect",
     "Independent",

@@ -16,19 +16,18 @@ Why it holds:
 What the promise does not cover is in docs/privacy.md.
 """
 
-import contextlib
 import dataclasses
 import json
 import math
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from understudy import encoding
+from understudy import database_pipeline, encoding
 from understudy.core.files import sha256
 from understudy.core.randomness import Key
 from understudy.core.red_flag import RedFlag
@@ -38,7 +37,7 @@ from understudy.graphical import ordering
 from understudy.model import Model
 from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.ledger_file import LedgerFile
+from understudy.privacy.ledger_file import LedgerFile, interruptions_noted
 from understudy.privacy.plan import Budget
 from understudy.privacy.receipt import Receipt
 from understudy.privacy.row_maps import Gap, MissingFlag, RowMap
@@ -48,6 +47,7 @@ from understudy.synthesizers.base import BatchMethod, FitRequest, Fitted, Method
 from understudy.synthesizers.planning import Plan, expected_cost, expected_seconds, planned_mechanisms
 from understudy.synthesizers.progress import Expectation, shown
 from understudy.synthesizers.red_flags import red_flags, refuse
+from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.differences import differences, modelled
 from understudy.tables.schema import UNNAMED, Schema
 from understudy.tables.table import read
@@ -74,6 +74,7 @@ def fit(
 
     Args:
         table: A path to a file, the URL of a table in a database (docs/files.md), or a pandas, polars or pyarrow table.
+            With the schema of a database: its tables by name, a folder of files, or a file of SQLite or DuckDB.
         schema: Public facts about it, or the path of their TOML file.
         method: A name from `METHODS`, or one of them configured.
         epsilon: The budget ε, for everything.
@@ -84,6 +85,9 @@ def fit(
             table whose structure does not fit the schema costs nothing.
         strict: Whether to refuse a fit that has a red flag (docs/report.md lists them).
 
+    Returns:
+        A `Model`; with the schema of a database a `DatabaseModel` (docs/databases.md).
+
     Privacy:
         The promise at the head of this module.
 
@@ -92,6 +96,11 @@ def fit(
         BudgetExceeded: The ledger file's cap does not allow it. No row was read.
         RedFlagError: `strict`, and there is a red flag. No row was read, and nothing was charged.
     """
+    facts = Schema.of(schema)
+    if isinstance(facts, DatabaseSchema):
+        every: dict[str, Any] = {"seed": seed, "progress": progress, "ledger": ledger, "strict": strict}
+        made: Any = database_pipeline.fit(table, facts, resolve(method), Budget(epsilon=epsilon, delta=delta), **every)
+        return made
     options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}
     return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, **options)[0]
 
@@ -123,6 +132,8 @@ def fit_many(
         Every fit by itself keeps the promise of `fit`. Together they cost the sum: the ledger file is charged for each.
     """
     schema = Schema.of(schema)
+    if isinstance(schema, DatabaseSchema):
+        raise SchemaError("fit_many: expected the schema of one table, got that of a database. Use fit for each.")
     fits = _planned_fits(schema, methods, seeds, epsilon, delta)
     if strict:
         for each in fits:
@@ -134,7 +145,7 @@ def fit_many(
         book.check(schema.name, math.fsum(each.ledger.budget.epsilon for each in fits), delta * len(fits))
     locked, kind = lock_table(table, schema, fits)  # raises for structure alone, so a typing mistake costs nothing
     started, entered = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), list[str]()
-    with _interruptions_noted(book, entered, len(fits)):
+    with interruptions_noted(book, entered, len(fits)):
         for each in fits:
             budget, named = each.ledger.budget, {"version": __version__, "identity": each.id}
             if book:
@@ -149,22 +160,6 @@ def fit_many(
             Model(request.encoder, generator, receipt, each.method, kind, schema)
             for each, request, generator, receipt in zip(fits, requests, generators, receipts, strict=True)
         ]
-
-
-@contextlib.contextmanager
-def _interruptions_noted(book: LedgerFile | None, entered: Sequence[str], fits: int) -> Iterator[None]:
-    """Adds a note to a Ctrl-C that comes after charging has begun: what was charged, and that it is spent."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        if book is None:
-            note = "The fit had begun, so its budget is spent; no ledger was given to record it."
-        elif len(entered) < fits:
-            note = f"Charging had begun: look into {book.path}. No row was measured."
-        else:
-            note = f"The fit was charged to {book.path} and stays charged."
-        stop.add_note(note)
-        raise
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -350,6 +345,8 @@ def plan(
         rows: About how many rows there are, if that is public; used for the time and memory alone.
     """
     schema = Schema.of(schema)
+    if isinstance(schema, DatabaseSchema):
+        return database_pipeline.plan(schema, resolve(method), Budget(epsilon=epsilon, delta=delta), rows=rows)
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError(f"rows: expected a whole number >= 1, got {rows!r}.")
     method, budget = resolve(method), Budget(epsilon=epsilon, delta=delta)

@@ -23,6 +23,7 @@ ROUNDS = {"find": 0.3, "resolve": 0.3, "refine": 0.4}
 SELECT = "select"
 COUNT_SELECTED = "count selected"
 COUNT = "count"
+CONTEXT = "context"
 
 # This share of an open category column's budget finds out which categories it has; the rest counts them.
 SELECTION_SHARE = 0.3
@@ -56,7 +57,8 @@ def counted_as(column: Column) -> tuple[str, ...]:
 
 def single_column_noise(column: Column, ledger: Ledger) -> float:
     """The standard deviation of a column's measured counts, in rows: that of a bin counted by every mechanism."""
-    precision = sum(ledger.noise(name) ** -2 for name in counted_as(column))
+    counted = (CONTEXT,) if column.name in ledger.context else counted_as(column)
+    precision = sum(ledger.noise(name) ** -2 for name in counted)
     return ledger.max_rows_per_unit * precision**-0.5
 
 
@@ -126,6 +128,11 @@ def plan(schema: Schema, *, share: float, delta: float) -> list[PlannedMechanism
     if listed:
         planned.append(_counts(COUNT, share=each * listed, times=listed))
     return planned
+
+
+def context_plan(columns: int, *, share: float) -> list[PlannedMechanism]:
+    """What is measured of so many columns that a table is drawn given: one count of each (context.py)."""
+    return [_counts(CONTEXT, share=share, times=columns)] if columns else []
 
 
 def _counts(name: str, *, share: float, times: int = 1) -> PlannedMechanism:

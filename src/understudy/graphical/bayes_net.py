@@ -9,7 +9,7 @@ onto the l1-ball", for the projection on to the simplex.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from understudy.core.randomness import Key
 from understudy.core.stratified import stratified_uniforms
 from understudy.encoding.bins import Bins
 from understudy.encoding.encoder import Levels
+from understudy.graphical.conditional_draws import draw_codes
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
@@ -97,6 +98,18 @@ class BayesNet:
         return {
             name: self.bins[name].level(codes[name], key.child(f"level {name}").numpy().random(n)) for name in self.bins
         }
+
+    def sample_given(self, given: Levels, *, key: Key, present: Collection[str] = ()) -> Levels:
+        """Rows with the given levels: bins of the other columns by Gibbs sampling (conditional_draws.py)."""
+        known = {name: self.bins[name].code(level, level) for name, level in given.items()}
+        codes = draw_codes(self.tables, self.bins, known, frozenset(present), key)
+        n = len(next(iter(given.values())))
+        drawn = {
+            name: self.bins[name].level(codes[name], key.child(f"level {name}").numpy().random(n))
+            for name in self.bins
+            if name not in given
+        }
+        return {name: given[name] if name in given else drawn[name] for name in self.bins}
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
         """Every column's parents, in the order of sampling."""

@@ -59,7 +59,12 @@ class Ledger:
         unit: "row", or the name of the column that says which rows are one unit.
         max_rows_per_unit: The bound that mechanisms enforce; they include it in their sensitivity.
         seed: The seed that noise is drawn from in tests; it voids the receipt. None: the operating system's entropy.
+
+    Attributes:
+        context: The columns that a table is drawn given and that are counted once, as `encoding.context` does.
     """
+
+    context: frozenset[str] = frozenset()
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ import stat
 import threading
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -369,3 +369,19 @@ def _show(table: str, account: Account) -> str:
         cost = f"epsilon = {record['epsilon']:<10g} delta = {record['delta']:<10g}"
         lines.append(f"  {record['time']:<21} {what:<14} {cost} {record.get('id', '')}".rstrip())
     return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def interruptions_noted(book: LedgerFile | None, entered: Sequence[str], fits: int) -> Generator[None, None, None]:
+    """Adds a note to a Ctrl-C that comes after charging has begun: what was charged, and that it is spent."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if book is None:
+            note = "The fit had begun, so its budget is spent; no ledger was given to record it."
+        elif len(entered) < fits:
+            note = f"Charging had begun: look into {book.path}. No row was measured."
+        else:
+            note = f"The fit was charged to {book.path} and stays charged."
+        stop.add_note(note)
+        raise

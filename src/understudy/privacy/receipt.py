@@ -35,6 +35,8 @@ _WIDTH = 100
 _WIDTH_OF_WHAT = 39
 
 
+ONE_ROW_OF = "one row of "
+"""How the unit of a database begins: a row of its root, with all that hangs on it."""
 # The flag of receipts from before noise on gradients was exact.
 FLOATING_POINT = "floating-point noise"
 
@@ -157,6 +159,7 @@ class Receipt:
     @property
     def _unit(self) -> str:
         unit = "one row" if self.unit == "row" else f"all rows with the same {self.unit!r}"
+        unit = self.unit if self.unit.startswith(ONE_ROW_OF) else unit
         return unit if self.max_rows_per_unit == 1 else f"{unit}, of which at most {self.max_rows_per_unit} are used,"
 
     def _title(self) -> str:

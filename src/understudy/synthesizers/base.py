@@ -5,11 +5,11 @@ measure from public facts alone, then fits: it hands the locked rows to mechanis
 *fitted generator* is arrays and public facts; it holds no row, and sampling from it costs nothing.
 
 What only some methods can do is a protocol of its own, which `model` and `pipeline` ask for by `isinstance`:
-`BatchMethod`, `DensityModel`, `ConditionalSampler`, `WeightedParents`. Neither ever asks for one method by name.
+`BatchMethod`, `DensityModel`, `ConditionalSampler`, `GivenSampler`, `WeightedParents`. Neither ever asks for one method by name.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -126,6 +126,19 @@ class ConditionalSampler(Protocol):
 
     def sample_within(self, n: int, within: Mapping[str, Interval], *, key: Key) -> Levels:
         """`n` rows whose levels lie within the interval given for their column."""
+        ...
+
+
+@runtime_checkable
+class GivenSampler(Protocol):
+    """A fitted generator that draws some columns of a row given the others."""
+
+    def sample_given(self, given: Levels, *, key: Key, present: Collection[str] = ()) -> Levels:
+        """Rows whose levels in the given columns are these, one row for each; all columns are returned.
+
+        Args:
+            present: Columns that are drawn and not missing, though they may be.
+        """
         ...
 
 

@@ -5,7 +5,7 @@ to the 1-way marginals.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -61,6 +61,14 @@ class FittedIndependent:
         for name, (low, high) in within.items():
             levels[name] = low + (high - low) * key.child(f"where {name}").numpy().random(n)
         return levels
+
+    def sample_given(self, given: Levels, *, key: Key, present: Collection[str] = ()) -> Levels:
+        """Rows with the given levels. Columns are independent: what is given changes no other column."""
+        n = len(next(iter(given.values())))
+        levels = self.sample(n, key=key)
+        for name in present:
+            levels[name] = np.where(np.isnan(levels[name]), key.child(f"present {name}").numpy().random(n), levels[name])
+        return {**levels, **given}
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
         return {name: [] for name in schema.generation_order}

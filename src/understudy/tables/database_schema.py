@@ -27,6 +27,7 @@ UNNAMED = "database"
 """The name of a schema that does not give one."""
 MOST_ROWS_PER_UNIT = 100_000
 """A unit may have so many rows of one table at most."""
+_AGE = re.compile(r"\s*([^=]+?)\s*=\s*years\(\s*([^,]+?)\s*,\s*([^,]+?)\s*\)\s*")
 _RULE = re.compile(r"\s*([^<>=]+?)\s*(>=|<=|>|<)\s*([^<>=]+?)\s*")
 _MIRRORED = {">=": "<=", "<=": ">=", ">": "<", "<": ">"}
 
@@ -58,6 +59,22 @@ class LinkRule:
         return self.relation[0] == ">"
 
 
+@dataclasses.dataclass(frozen=True)
+class AgeRule:
+    """A column holds the whole years from a date of the parent's row to one of its own, as people count their age.
+
+    Attributes:
+        table, column: The column that is computed.
+        birth: A date of the parent's row.
+        at: A date of its own row.
+    """
+
+    table: str
+    column: str
+    birth: str
+    at: str
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatabaseSchema:
     """What is publicly known about a database.
@@ -67,7 +84,8 @@ class DatabaseSchema:
         unit: The root: neighbours differ by one row of it with everything that hangs on it.
         name: What the database is called.
         constraints: Rules between a row and its parent's, "visits.admission >= patients.birth", or between consecutive
-            rows of a history, "visits.admission >= previous.discharge". Those within a row stand at their table.
+            rows of a history, "visits.admission >= previous.discharge"; or an age that follows from two dates,
+            "visits.age = years(patients.birth, visits.admission)". Those within a row stand at their table.
     """
 
     tables: Mapping[str, TableSchema]
@@ -165,7 +183,10 @@ class DatabaseSchema:
                 raise SchemaError(f"constraint {place}: {error}") from None
             yield each
 
-    def _read_rule(self, written: object) -> LinkRule:
+    def _read_rule(self, written: object) -> LinkRule | AgeRule:
+        age = _AGE.fullmatch(written) if isinstance(written, str) else None
+        if age is not None:
+            return self._read_age(*age.groups())
         match = _RULE.fullmatch(written) if isinstance(written, str) else None
         if match is None:
             raise SchemaError(
@@ -188,6 +209,14 @@ class DatabaseSchema:
             raise SchemaError(f"expected two numbers or two instants, got {column.kind!r} and {below.kind!r}.")
         return LinkRule(table.name, column.name, relation, base, previous)
 
+    def _read_age(self, left: str, first: str, last: str) -> AgeRule:
+        (table, column), (parent, birth), (own, at) = map(self._column, (left, first, last))
+        if parent.name != table.parent or own != table or not (birth.is_instant and at.is_instant):
+            raise SchemaError("expected years(PARENT.DATE, TABLE.DATE) of the same table and its parent.")
+        if column.kind != "integer":
+            raise SchemaError(f"expected {left} to be an integer, got kind {column.kind!r}.")
+        return AgeRule(table.name, column.name, birth.name, at.name)
+
     def _column(self, dotted: str) -> tuple[TableSchema, Column]:
         name, _, column = dotted.partition(".")
         if name not in self.tables:
@@ -196,8 +225,15 @@ class DatabaseSchema:
 
     @functools.cached_property
     def link_rules(self) -> tuple[LinkRule, ...]:
-        """The constraints between rows, each read as one of a child's column."""
-        return tuple(self._read_rule(each) for each in self.constraints)
+        """The inequalities between rows, each read as one of a child's column."""
+        found = map(self._read_rule, self.constraints)
+        return tuple(each for each in found if isinstance(each, LinkRule))
+
+    @functools.cached_property
+    def age_rules(self) -> tuple[AgeRule, ...]:
+        """The columns that are ages."""
+        found = map(self._read_rule, self.constraints)
+        return tuple(each for each in found if isinstance(each, AgeRule))
 
     @property
     def root(self) -> TableSchema:

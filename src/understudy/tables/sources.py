@@ -104,6 +104,11 @@ def extension(path: str | os.PathLike[str], *, written: bool = False) -> str:
     raise TableError(f"{os.fspath(path)}: expected a file that ends in {', '.join(shown)}.")
 
 
+def readable(path: str | os.PathLike[str]) -> bool:
+    """Whether the name of a file ends like one that holds a table."""
+    return Path(path).name.lower().endswith(_ENDINGS)
+
+
 def public_name(source: str | os.PathLike[str]) -> str:
     """What a message, a receipt or a report may call a source: its path, or its URL without password and query."""
     return parse(os.fspath(source)).name if is_url(source) else os.fspath(source)

@@ -4,7 +4,7 @@ The one rule: no private row comes here.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from understudy.core.stratified import evenly
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.synthesizers.prada.likelihood.columns import Column
 from understudy.synthesizers.prada.likelihood.drawing import Densities
+from understudy.synthesizers.prada.likelihood.given import draw_given
 from understudy.synthesizers.prada.likelihood.pool import Pool
 from understudy.synthesizers.prada.likelihood.ragged import flat, ragged
 from understudy.synthesizers.prada.likelihood.reading import Reading
@@ -45,6 +46,10 @@ class FittedDensity:
         levels, draws = self.densities.sample(n, key=key), key.child("even")
         even = {v.name for v in self.densities.variables if v.number and not v.pass_through}
         return evenly(levels, draws, [name for name in levels if name in even])
+
+    def sample_given(self, given: Levels, *, key: Key, present: Collection[str] = ()) -> Levels:
+        """Rows that have the given levels; what is given should come first in the order of generation."""
+        return draw_given(self.densities, given, frozenset(present), key=key)
 
     def log_density(
         self, encoder: Encoder, columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]

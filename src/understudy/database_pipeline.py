@@ -1,0 +1,167 @@
+"""Fitting a database: the promise of `pipeline`, for many tables at once.
+
+`fit(tables, schema, epsilon=ε, delta=δ)` is (ε, δ)-differentially private for adding or removing one unit: one row of
+the table that the schema names as `unit`, with everything that hangs on it, through all tables and depths. Of one parent
+at most `max_per_parent` children are used, so a unit has at most the product of these numbers in a table, and that is
+the bound that every mechanism counts with. Nobody types it in: it follows from the schema.
+
+Why it holds, beside what `pipeline` says:
+1. Rows are joined and chosen unit by unit, before they are locked (`tables.families`), so that the locked rows of a unit
+   depend on that unit alone.
+2. `privacy.rows.lock` keeps at most the bound of each table, whatever it is given.
+3. The plans of all tables are one plan, with one scale; each table charges its own part of it to one ledger.
+"""
+
+import dataclasses
+import json
+import os
+import time
+import uuid
+from typing import Any
+
+from understudy import encoding
+from understudy.core.files import sha256
+from understudy.core.randomness import Key
+from understudy.core.version import __version__
+from understudy.databases import DatabaseModel
+from understudy.privacy.calibration import planned_charges
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger_file import LedgerFile, interruptions_noted
+from understudy.privacy.plan import Budget
+from understudy.privacy.rows import PrivateRows, lock
+from understudy.privacy.table_ledger import TableLedger
+from understudy.synthesizers.base import Method
+from understudy.synthesizers.planning import Plan
+from understudy.synthesizers.progress import Expectation, shown
+from understudy.synthesizers.red_flags import refuse
+from understudy.synthesizers.relational.fitting import fit_tables
+from understudy.synthesizers.relational.planning import (
+    Designs,
+    check_method,
+    check_named,
+    flags_of,
+    planned_tables,
+    seconds_of,
+)
+from understudy.tables.database_design import designs
+from understudy.tables.database_schema import UNNAMED, DatabaseSchema
+from understudy.tables.families import flattened, read_families, with_public_keys
+
+ROWS_IF_UNKNOWN = 10_000
+"""For the progress bar, if the schema gives no number of rows."""
+
+
+def fit(
+    given: Any,
+    schema: DatabaseSchema,
+    method: Method,
+    budget: Budget,
+    *,
+    seed: int | None = None,
+    progress: bool | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    strict: bool = False,
+) -> DatabaseModel:
+    """Learns a model of a database under (ε, δ)-differential privacy; arguments as for `pipeline.fit`.
+
+    Privacy:
+        The promise at the head of this module.
+    """
+    check_method(method)
+    schema = with_public_keys(given, schema)
+    made = designs(schema)
+    whole, key = _ledger(schema, made, method, budget, seed), Key.new(seed)
+    if strict:
+        refuse(flags_of(schema, method, budget, seed=seed))
+    book = LedgerFile(ledger) if ledger is not None else None
+    if book:
+        check_named(schema, UNNAMED)
+        book.check(schema.name, budget.epsilon, budget.delta)
+    locked, kind = lock_database(given, schema, made, key)  # raises for structure alone
+    identity = _fit_id(schema, method, budget, seed)
+    started, entered = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), list[str]()
+    with interruptions_noted(book, entered, 1):
+        if book:
+            named = {"version": __version__, "identity": identity}
+            entered.append(book.charge(schema.name, budget.epsilon, budget.delta, method.name, **named))
+        seconds = seconds_of(made, method, list(whole.plan), ROWS_IF_UNKNOWN)[0]
+        with shown(Expectation([whole], (seconds, 0.0)), progress):
+            tables = fit_tables(locked, made, method, ledger=whole, key=key)
+        units = tables[schema.unit].encoder.rows
+        receipt = whole.receipt(
+            version=__version__,
+            id=identity,
+            time=started if seed is None else "",
+            schema_sha256=sha256(schema.to_toml()),
+            flags=flags_of(schema, method, budget, rows=schema.root.rows or units, seed=seed),
+        )
+        return DatabaseModel(schema, tables, receipt, method, kind)
+
+
+def lock_database(
+    given: Any, schema: DatabaseSchema, made: Designs, key: Key
+) -> tuple[dict[str, PrivateRows], str]:
+    """Reads the tables of a database, joins them and locks them; also says what kind of frame the root came in.
+
+    Privacy:
+        Releases nothing. Exact rows are outside `privacy` during this call alone.
+
+    Raises:
+        TableError: A table's structure does not fit the schema.
+    """
+    families, kind = read_families(given, schema, key=key)
+    locked = {}
+    for name, flat in flattened(families, made).items():
+        bound: dict[str, Any] = {}
+        if made[name].ancestors:
+            bound = {"unit": flat.unit, "max_rows_per_unit": made[name].max_rows}
+        locked[name] = lock(flat.columns, flat.labels, key=key.child("lock").child(name), **bound)
+    return locked, kind
+
+
+def plan(schema: DatabaseSchema, method: Method, budget: Budget, *, rows: int | None = None) -> Plan:
+    """How `fit` would divide the budget among the tables, and what to expect. Touches no data.
+
+    Args:
+        rows: About how many rows a table has, if that is public and its schema does not say.
+    """
+    check_method(method)
+    made = designs(schema)
+    ledger = _ledger(schema, made, method, budget, None)
+    seconds, megabytes = seconds_of(made, method, list(ledger.plan), rows or ROWS_IF_UNKNOWN)
+    seen: dict[str, int] = {}
+    for name, design in made.items():
+        own = TableLedger(ledger, name, max_rows_per_unit=design.max_rows)
+        for charge in planned_charges(own.plan, ledger.scale):
+            found = encoding.rows_to_be_seen(design.own, charge)
+            seen |= {f"{name}.{column}": many for column, many in found.items()}
+    return Plan(
+        method=method.name,
+        budget=budget,
+        items=ledger.plan,
+        charges=tuple(planned_charges(ledger.plan, ledger.scale)),
+        rows=rows or schema.root.rows,
+        seconds=seconds,
+        megabytes=megabytes,
+        rows_to_be_seen=seen,
+        flags=flags_of(schema, method, budget, rows=rows),
+        unit=schema.unit,
+    )
+
+
+def _ledger(schema: DatabaseSchema, made: Designs, method: Method, budget: Budget, seed: int | None) -> Ledger:
+    return Ledger(
+        budget,
+        planned_tables(made, method, budget),
+        unit=f"one row of {schema.unit}, with all that hangs on it",
+        max_rows_per_unit=sum(each.max_rows for each in made.values()),
+        seed=seed,
+    )
+
+
+def _fit_id(schema: DatabaseSchema, method: Method, budget: Budget, seed: int | None) -> str:
+    """A random id; with a seed one that follows from all that the model follows from, rows apart."""
+    if seed is None:
+        return str(uuid.uuid4())
+    facts = [int(seed), schema.to_toml(), method.name, dataclasses.asdict(method), dataclasses.asdict(budget)]
+    return str(uuid.UUID(hex=sha256(json.dumps(facts, default=str))[:32], version=4))

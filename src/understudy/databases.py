@@ -1,0 +1,209 @@
+"""A fitted database: what is left after a fit of many tables. It holds no row.
+
+`sample(n)` draws n units: n rows of the root, and everything that hangs on them. Keys are generated anew.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core import archive
+from understudy.core.files import reason, replacing, sha256
+from understudy.core.randomness import Key
+from understudy.core.version import __version__
+from understudy.encoding.encoder import Encoder, EncoderFacts
+from understudy.model import FORMAT, GENERATOR, Model, ModelError
+from understudy.model import load as load_single
+from understudy.privacy.receipt import Receipt
+from understudy.synthesizers import FITTED, METHODS
+from understudy.synthesizers.base import Method
+from understudy.synthesizers.relational.drawing import DrawnTable, draw_children
+from understudy.synthesizers.relational.fitting import FittedTable
+from understudy.tables.column import Column
+from understudy.tables.database_design import Design, designs
+from understudy.tables.database_schema import DatabaseSchema
+from understudy.tables.differences import measured
+from understudy.tables.rejection import Acceptance
+from understudy.tables.schema import Schema
+from understudy.tables.table_schema import TableSchema, generated_keys
+from understudy.tables.where import read_where
+from understudy.tables.writing import to_frame
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DatabaseModel:
+    """A fitted database. Sampling from it is free, for ever: nothing more is learned about anyone.
+
+    Attributes:
+        schema: What is publicly known of the tables, as it was fitted.
+        tables: Of every private table, its encoder and what draws its levels; parents first.
+        receipt: What was charged, for what: one for all tables.
+        method: The configuration that every table was fitted with.
+        kind: The kind of frames that `sample` gives: "polars", "pandas" or "pyarrow".
+        acceptance: Of the last `sample`: how many rows of the root were drawn for the conditions. None before it.
+    """
+
+    schema: DatabaseSchema
+    tables: Mapping[str, FittedTable]
+    receipt: Receipt
+    method: Method
+    kind: str = "polars"
+    acceptance: Acceptance | None = dataclasses.field(default=None, init=False, repr=False)
+
+    @property
+    def designs(self) -> dict[str, Design]:
+        return designs(self.schema)
+
+    def sample(self, n: int, seed: int | None = None, *, where: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The tables of `n` synthetic units, by name, in the kind of frame that was fitted.
+
+        Rows stand in the order of their parents and, within one, in the order of their history. Every foreign key is
+        the key of a row that is there.
+
+        Args:
+            seed: The same one gives the same tables.
+            where: Conditions on the rows of the root, as for `Model.sample`.
+
+        Privacy:
+            Costs nothing: the model and the conditions are public.
+
+        Raises:
+            ConstraintError: A condition does not fit the schema.
+            SamplingError: Rows that keep the constraints or meet the conditions are too rare.
+        """
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+            raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
+        key, made = Key.new(seed), self.designs
+        drawn: dict[str, DrawnTable] = {}
+        for name, design in made.items():
+            if not design.ancestors:
+                drawn[name] = self._draw_root(design, int(n), where, key.child(name))
+            else:
+                drawn[name] = draw_children(self.tables[name], design, drawn, key=key.child(name))
+        return self._frames(drawn)
+
+    def _draw_root(self, design: Design, n: int, where: Mapping[str, Any] | None, key: Key) -> DrawnTable:
+        fitted = self.tables[design.table.name]
+        hidden = [column for column in design.own if column.name in design.counts.values()]
+        values = design.values
+        stated = design.own if values is None else dataclasses.replace(values, columns=(*values.columns, *hidden))
+        model = Model(fitted.encoder, fitted.generator, self.receipt, self.method, "polars", stated)
+        columns, acceptance = model.draw_columns(n, read_where(where, stated, fitted.encoder.labels), key)
+        object.__setattr__(self, "acceptance", acceptance)
+        place = np.arange(n)
+        return DrawnTable(columns, {**columns, **measured(columns, design.differences)}, place, np.ones_like(place))
+
+    def _frames(self, drawn: Mapping[str, DrawnTable]) -> dict[str, Any]:
+        keys: dict[str, dict[str, Sequence[str]]] = {}
+        frames: dict[str, Any] = {}
+        for name, rows in drawn.items():
+            table = self.schema[name]
+            keys[name] = _keys(table, rows, self.schema, keys)
+            own = [Column(name=column, kind="categorical") for column in keys[name]]
+            schema = Schema(columns=(*own, *table.columns), name=name)
+            columns = {**{column: np.arange(len(rows.rank)) for column in keys[name]}, **rows.values}
+            labels = {**self.tables[name].encoder.labels, **keys[name]}
+            frames[name] = to_frame({each: columns[each] for each in schema.names}, schema, labels, self.kind)
+        return frames
+
+    def to_bytes(self) -> bytes:
+        """The content of a model file. The same model gives the same bytes, whenever it is saved."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for place, fitted in enumerate(self.tables.values()):
+            own = {f"{GENERATOR}{name}": array for name, array in fitted.generator.arrays().items()}
+            arrays |= {f"{place}/{name}": array for name, array in {**fitted.encoder.arrays(), **own}.items()}
+        document = {
+            "format": FORMAT,
+            "understudy": __version__,
+            "database": self.schema.to_toml(),
+            "method": {"name": self.method.name, **dataclasses.asdict(self.method)},
+            "kind": self.kind,
+            "tables": {name: fitted.encoder.facts() for name, fitted in self.tables.items()},
+            "receipt": json.loads(self.receipt.to_json()),
+        }
+        return archive.pack(document, arrays)
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the file that `save` writes, in hexadecimal."""
+        return sha256(self.to_bytes())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model to one file, whole or not at all."""
+        try:
+            with replacing(path) as temporary:
+                temporary.write_bytes(self.to_bytes())
+        except OSError as error:
+            raise ModelError(f"{os.fspath(path)} cannot be written: {reason(error)}.") from None
+
+    def __repr__(self) -> str:
+        spent = f"epsilon={self.receipt.budget.epsilon:g}, delta={self.receipt.budget.delta:g}"
+        return f"DatabaseModel({self.schema.name!r}, {self.method.name}, {spent}, {len(self.tables)} tables)"
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Reads a model that `Model.save` or `DatabaseModel.save` wrote; the latter is a `DatabaseModel`.
+
+    Raises:
+        ModelError: It is not one, or not all of one.
+    """
+    try:
+        document, arrays = archive.unpack(path)
+        if "database" in document:
+            return cast(Any, _rebuild(document, arrays))
+    except archive.Changed:
+        raise ModelError(
+            f"{os.fspath(path)} was changed after it was written. Take another copy, or fit again."
+        ) from None
+    except MemoryError:
+        raise
+    except Exception:
+        pass  # whatever is wrong with it, the other reader says what
+    return load_single(path)
+
+
+def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> DatabaseModel:
+    if document["format"] != FORMAT:
+        raise ModelError("another format")
+    archive.check(document, arrays)
+    schema = DatabaseSchema.parse(document["database"], "the model's schema")
+    method = document["method"]["name"]
+    settings = {key: value for key, value in document["method"].items() if key != "name"}
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+    tables = {}
+    for place, (name, design) in enumerate(designs(schema).items()):
+        start = f"{place}/"
+        own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
+        generator = {key.removeprefix(GENERATOR): each for key, each in own.items() if key.startswith(GENERATOR)}
+        facts = EncoderFacts(rows=document["tables"][name]["rows"], columns=document["tables"][name]["columns"])
+        encoder = Encoder.from_arrays(design.flat, facts, own)
+        tables[name] = FittedTable(encoder, FITTED[method].from_arrays(generator))
+    receipt = Receipt.from_json(json.dumps(document["receipt"]))
+    return DatabaseModel(schema, tables, receipt, METHODS[method](**settings), document["kind"])
+
+
+def _keys(
+    table: TableSchema, rows: DrawnTable, schema: DatabaseSchema, keys: Mapping[str, Mapping[str, Sequence[str]]]
+) -> dict[str, Sequence[str]]:
+    """The generated key columns of a table: its key first, then the foreign key.
+
+    Of a key of several columns, those that belong to the foreign key too are the parent's, and the first other one
+    counts the siblings.
+    """
+    found: dict[str, Sequence[str]] = {}
+    if table.parent is not None:
+        for own, other in zip(table.foreign_key, schema[table.parent].key, strict=True):
+            texts = keys[table.parent][other]
+            found[own] = [texts[place] for place in rows.parent]
+    new = [name for name in table.key if name not in found]
+    for place, name in enumerate(new):
+        if len(new) < len(table.key) or place:
+            found[name] = [str(rank) for rank in rows.rank] if not place else ["1"] * len(rows.rank)
+        else:
+            found[name] = generated_keys(table.key_pattern or f"{table.name}-000001", len(rows.rank))
+    return {name: found[name] for name in table.keys}

@@ -1,0 +1,96 @@
+"""The plan of a fit of a database: what every table measures, and how they share one budget.
+
+The one rule: it follows from the schema and the method alone. A table's share is in proportion to the columns that are
+drawn in it, and a child's columns count twice: one unit adds many rows there, so its noise is larger. Of the share that
+a method gives to the encoder, a context column counts as `CONTEXT_WEIGHT` columns, since its encoder is borrowed.
+"""
+
+import math
+from collections.abc import Mapping
+
+from understudy import encoding
+from understudy.core.red_flag import RedFlag
+from understudy.encoding.plan import context_plan
+from understudy.privacy.plan import Budget, PlannedMechanism
+from understudy.privacy.table_ledger import named
+from understudy.synthesizers import FITTED
+from understudy.synthesizers.base import GivenSampler, Method
+from understudy.synthesizers.expected_time import expected_megabytes, expected_seconds
+from understudy.synthesizers.red_flags import red_flags
+from understudy.tables.database_design import Design
+from understudy.tables.database_schema import DatabaseSchema
+from understudy.tables.values import SchemaError
+
+CHILD_WEIGHT = 2.0
+"""A column of a child counts as so many of the root's."""
+CONTEXT_WEIGHT = 0.15
+"""A context column gets so much of the budget for encoders, where a column that is drawn gets 1."""
+
+Designs = Mapping[str, Design]
+
+
+def check_method(method: Method) -> None:
+    """Refuses a method that cannot draw children given their parents.
+
+    Raises:
+        ValueError: It cannot; the message says which can.
+    """
+    if not issubclass(FITTED[method.name], GivenSampler) or not method.encoding_share:
+        able = ", ".join(name for name, fitted in FITTED.items() if issubclass(fitted, GivenSampler))
+        raise ValueError(f"{method.name} cannot draw a table given its parent's. For a database use one of {able}.")
+
+
+def planned_tables(designs: Designs, method: Method, budget: Budget) -> list[PlannedMechanism]:
+    """Everything that a fit of a database will measure, table by table."""
+    parts = shares(designs)
+    found: list[PlannedMechanism] = []
+    for name, design in designs.items():
+        found += named(name, _planned(design, method, budget.delta * parts[name]), share=parts[name])
+    return found
+
+
+def shares(designs: Designs) -> dict[str, float]:
+    """The part of the budget that each table gets."""
+    weights = {name: len(each.own) * (CHILD_WEIGHT if each.ancestors else 1.0) for name, each in designs.items()}
+    return {name: weight / math.fsum(weights.values()) for name, weight in weights.items()}
+
+
+def _planned(design: Design, method: Method, delta: float) -> list[PlannedMechanism]:
+    given = CONTEXT_WEIGHT * len(design.context)
+    drawn = method.encoding_share * len(design.own) / (len(design.own) + given)
+    return [
+        *encoding.plan(design.own, share=drawn, delta=delta),
+        *context_plan(len(design.context), share=method.encoding_share - drawn),
+        *method.plan(design.flat),
+    ]
+
+
+def seconds_of(designs: Designs, method: Method, plan: list[PlannedMechanism], rows: int) -> tuple[float, float]:
+    """Seconds and megabytes to expect of all tables on two cores, each of so many rows unless its schema says."""
+    seconds, megabytes = 0.0, 0.0
+    for name, design in designs.items():
+        own = [each for each in plan if each.name.startswith(f"{name}: ")]
+        many = design.table.rows or rows
+        seconds += math.fsum(expected_seconds(design.flat, method, own, many))
+        megabytes = max(megabytes, expected_megabytes(design.flat, method, many))
+    return seconds, megabytes
+
+
+def flags_of(
+    schema: DatabaseSchema, method: Method, budget: Budget, *, rows: float | None = None, seed: int | None = None
+) -> tuple[RedFlag, ...]:
+    """The red flags of a fit of a database, each once; `rows` are the units, as far as their number is public."""
+    found: dict[str, RedFlag] = {}
+    for name in schema.private:
+        if not schema[name].columns:
+            continue
+        for flag in red_flags(schema[name].schema, method, budget, rows=rows or schema.root.rows, seed=seed):
+            if flag.name != "unit":  # the schema names it
+                found.setdefault(str(flag), flag)
+    return tuple(found.values())
+
+
+def check_named(schema: DatabaseSchema, unnamed: str) -> None:
+    """Refuses a schema without a name for a ledger, which goes by names."""
+    if schema.name == unnamed:
+        raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')

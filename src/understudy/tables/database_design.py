@@ -1,0 +1,338 @@
+"""The design of a model of a database: which columns each table is modelled with, and from what they are drawn.
+
+Every table is modelled as one flat table. Its own columns are drawn given its *context*: the columns of its ancestors,
+how many siblings there are, its rank among them, and what the earlier siblings were like: the last row, and the mean
+of the rows so far. Beside its own columns a table has one for each of its children, hidden, that holds how many there
+are. A history has two more for its order: where it begins (in a first row) and the distance from the row before.
+
+The one rule: everything here follows from the schema, so it is public. Arrays of values become those of the design by
+`Design.measured`, at the door and before they are locked; drawn ones become values again by `Design.moment` and
+`Design.restored`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.tables.column import DAY, Column
+from understudy.tables.database_schema import AgeRule, DatabaseSchema, LinkRule
+from understudy.tables.differences import Difference, differences, modelled
+from understudy.tables.differences import measured as with_differences
+from understudy.tables.rules import Inequality
+from understudy.tables.schema import Schema
+from understudy.tables.table_schema import TableSchema
+
+MOST_CONTEXT = 40
+"""A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
+
+Arrays = Mapping[str, NDArray[Any]]
+Whole = NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """A column that a table is drawn given.
+
+    Attributes:
+        kind: "ancestor", "siblings", "rank", "previous" or "mean".
+        column: As the design has it; its name is that of the context column.
+        table, source: Whose column it comes from: an ancestor's, or the table's own.
+    """
+
+    kind: str
+    column: Column
+    table: str
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """How the order of a history is modelled.
+
+    Attributes:
+        column: The column that orders it.
+        start: The hidden column that holds it in first rows, and is missing in others.
+        gap: The hidden column that holds the distance from the row before, and is missing in first rows.
+        base: The column of the row before that it is reckoned from: itself, or one that a rule names.
+        unit: The length of one step of the gap on the scale of a table.
+    """
+
+    column: str
+    start: Column
+    gap: Column
+    base: str
+    unit: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Design:
+    """How one table is modelled.
+
+    Attributes:
+        table: The table.
+        ancestors: The names of those it hangs on, the root first.
+        values: The schema of its own columns; None if it has none.
+        own: The schema of what is drawn: its columns, differences in place of some, and the hidden ones.
+        context: What it is drawn given.
+        counts: For each child, the hidden column that says how many there are.
+        history: If it has an order.
+        rules: Inequalities with the parent's row or the row before.
+        ages: Columns that are ages.
+        max_rows: How many rows one unit has in it at most.
+        unit: The name of the table of units.
+    """
+
+    table: TableSchema
+    ancestors: tuple[str, ...]
+    values: Schema | None
+    own: Schema
+    context: tuple[Context, ...]
+    counts: Mapping[str, str]
+    history: History | None
+    rules: tuple[LinkRule, ...]
+    ages: tuple[AgeRule, ...]
+    max_rows: int
+    unit: str
+
+    @functools.cached_property
+    def flat(self) -> Schema:
+        """The schema that a method is fitted to: the context first, then what is drawn."""
+        columns = (*(each.column for each in self.context), *self.own.columns)
+        return dataclasses.replace(self.own, columns=columns)
+
+    @functools.cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        return () if self.values is None else differences(self.values)
+
+    @property
+    def early(self) -> tuple[str, ...]:
+        """What is known of a row before the rest is drawn: the order of a history, and ages that follow from it."""
+        if self.history is None:
+            return ()
+        ages = [each.column for each in self.ages if each.at == self.history.column]
+        return self.history.start.name, self.history.gap.name, self.history.column, *ages
+
+    # From values ------------------------------------------------------------------------------------------------------
+
+    def measured(self, values: Arrays, previous: Whole, children: Mapping[str, Whole]) -> dict[str, NDArray[Any]]:
+        """The columns of `own` from values of rows that are sorted by parent and rank.
+
+        Args:
+            previous: The place of the row before; -1 for a first row.
+            children: For each child, how many of its rows hang on every row.
+        """
+        found = with_differences(values, self.differences)
+        first = previous < 0
+        if self.history is not None:
+            order = values[self.history.column]
+            gap = (order - values[self.history.base][previous]) / self.history.unit
+            found[self.history.start.name] = np.where(first, order, np.nan)
+            found[self.history.gap.name] = np.where(first, np.nan, gap)
+        for child, name in self.counts.items():
+            found[name] = children[child].astype(np.float64)
+        if self.values is None and not self.counts:
+            found[self.own.names[0]] = np.zeros(len(previous), np.int64)
+        return {name: found[name] for name in self.own.names}
+
+    def context_of(
+        self, own: Arrays, ancestors: Mapping[str, Arrays], rank: Whole, siblings: Whole, previous: Whole
+    ) -> dict[str, NDArray[Any]]:
+        """The context of rows that are sorted by parent and rank.
+
+        Args:
+            own: Their columns, as `measured` has them.
+            ancestors: The columns of each row's ancestors, by table.
+        """
+        found: dict[str, NDArray[Any]] = {}
+        for each in self.context:
+            if each.kind == "ancestor":
+                found[each.name] = ancestors[each.table][each.source]
+            elif each.kind in ("rank", "siblings"):
+                found[each.name] = (rank if each.kind == "rank" else siblings).astype(np.float64)
+            elif each.kind == "previous":
+                missing = -1 if own[each.source].dtype.kind == "i" else np.nan
+                found[each.name] = np.where(previous < 0, missing, own[each.source][previous])
+            else:
+                found[each.name] = running_mean(own[each.source], rank)
+        return found
+
+    # Back to values ---------------------------------------------------------------------------------------------------
+
+    def moment(self, drawn: Arrays, before: Arrays | None, parent: Arrays) -> dict[str, NDArray[Any]]:
+        """The order of drawn rows, and the ages that follow from it.
+
+        Args:
+            drawn: Start and gap.
+            before: The values of the rows before; None for first rows.
+            parent: The values of the parents' rows.
+        """
+        assert self.history is not None  # else there is no order
+        column = self.table[self.history.column]
+        if before is None:
+            order = drawn[self.history.start.name]
+        else:
+            order = before[self.history.base] + drawn[self.history.gap.name] * self.history.unit
+        order = self.within_rules(column, order, before, parent)
+        return {column.name: order, **self.ages_at({column.name: order}, parent)}
+
+    def within_rules(
+        self, column: Column, cells: NDArray[Any], before: Arrays | None, parent: Arrays
+    ) -> NDArray[np.float64]:
+        """Cells moved as far as the bounds of a column and its rules with other rows require."""
+        low, high = column.bounds
+        found = np.clip(cells, low, high) if low is not None or high is not None else np.array(cells)
+        for rule in (each for each in self.rules if each.column == column.name):
+            if rule.previous and before is None:
+                continue
+            base = (before if rule.previous and before is not None else parent)[rule.base]
+            step = (column.step or 0.0) * rule.strict
+            found = np.fmax(found, base + step) if rule.rises else np.fmin(found, base - step)
+        return np.where(np.isnan(cells), np.nan, found)
+
+    def ages_at(self, values: Arrays, parent: Arrays) -> dict[str, NDArray[np.float64]]:
+        """The ages that follow from dates that are known."""
+        return {
+            each.column: np.clip(years(parent[each.birth], values[each.at]), *self.table[each.column].bounds)
+            for each in self.ages
+            if each.at in values
+        }
+
+
+def designs(schema: DatabaseSchema) -> dict[str, Design]:
+    """The designs of all private tables, parents first."""
+    made: dict[str, Design] = {}
+    for name in schema.private:
+        made[name] = _design(schema, name, made)
+    return made
+
+
+def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> Design:
+    table = schema[name]
+    values = _values(table)
+    history = _history(table, [rule for rule in schema.link_rules if rule.table == name])
+    counts = {child: f"number of {child}" for child in schema.children(name)}
+    columns = list(modelled(values).columns) if values is not None else []
+    hidden = [
+        Column(name=column, kind="integer", low=0, high=int(schema[child].max_per_parent or 1))
+        for child, column in counts.items()
+    ]
+    ages = tuple(each for each in schema.age_rules if each.table == name)
+    if history is not None:
+        early = [history.column, *(each.column for each in ages if each.at == history.column)]
+        columns = [history.start, history.gap, *sorted(columns, key=lambda each: each.name not in early)]
+    ancestors = schema.path(name)[:-1]
+    unit = {"unit": f"unit of {name}", "max_rows_per_unit": schema.max_rows(name)} if ancestors else {}
+    every = (*columns, *hidden) or (Column(name=f"rows of {name}", kind="categorical", values=("one",)),)
+    own = Schema(columns=every, name=name, rows=table.rows, **unit)
+    return Design(
+        table=table,
+        ancestors=ancestors,
+        values=values,
+        own=own,
+        context=_context(schema, table, own, history, made) if ancestors else (),
+        counts=counts,
+        history=history,
+        rules=tuple(rule for rule in schema.link_rules if rule.table == name),
+        ages=ages,
+        max_rows=schema.max_rows(name),
+        unit=schema.unit,
+    )
+
+
+def _values(table: TableSchema) -> Schema | None:
+    """The schema of a table's columns; the order of a history is never a difference, so its rules may be rejected."""
+    if not table.columns:
+        return None
+    schema = table.schema
+    if table.order not in {each.column for each in differences(schema)}:
+        return schema
+    rules = [
+        dataclasses.replace(rule, by="rejection")
+        if isinstance(rule, Inequality) and table.order in (rule.left, rule.right)
+        else rule
+        for rule in schema.constraints
+    ]
+    return dataclasses.replace(schema, constraints=tuple(rules))
+
+
+def _history(table: TableSchema, rules: list[LinkRule]) -> History | None:
+    if table.order is None:
+        return None
+    column = table[table.order]
+    base, strict = column.name, False
+    for rule in rules:
+        if rule.previous and rule.column == column.name and rule.rises and table[rule.base].kind == column.kind:
+            base, strict = rule.base, rule.strict
+    low, high = column.bounds
+    wide = None if low is None or high is None else high - (table[base].bounds[0] or low)
+    unit = DAY if column.kind == "date" else 1.0
+    if column.kind in ("date", "integer"):
+        most = None if wide is None else max(int(wide // unit), int(strict) + 1)
+        gap = Column(name=f"{column.name} since", kind="integer", low=int(strict), high=most, nullable=True)
+    else:
+        gap = Column(name=f"{column.name} since", kind="continuous", low=0.0, high=wide, nullable=True)
+    start = dataclasses.replace(column, name=f"first {column.name}", nullable=True)
+    return History(column.name, start, gap, base, unit)
+
+
+def _context(
+    schema: DatabaseSchema, table: TableSchema, own: Schema, history: History | None, made: Mapping[str, Design]
+) -> tuple[Context, ...]:
+    parents, farther, means = list[Context](), list[Context](), list[Context]()
+    for ancestor in schema.path(table.name)[:-1]:
+        hidden = made[ancestor].history
+        skipped = {made[ancestor].counts.get(schema.path(table.name)[len(schema.path(ancestor))])}
+        skipped |= set() if hidden is None else {hidden.start.name, hidden.gap.name}
+        for column in made[ancestor].own:
+            if column.name not in skipped and len(column.values or "ab") > 1:
+                named = dataclasses.replace(column, name=f"{ancestor}.{column.name}", atoms=())
+                found = Context("ancestor", named, ancestor, column.name)
+                (parents if ancestor == table.parent else farther).append(found)
+    most = int(table.max_per_parent or 1)
+    places, last = list[Context](), list[Context]()
+    if most > 1:
+        for kind in ("siblings", "rank"):
+            places.append(Context(kind, Column(name=kind + " of it", kind="integer", low=1, high=most), table.name))
+        hidden = () if history is None else (history.start.name, history.gap.name)
+        for column in own:
+            if column.name in hidden or len(column.values or "ab") < 2:
+                continue
+            before = dataclasses.replace(column, name=f"previous.{column.name}", nullable=True, atoms=())
+            last.append(Context("previous", before, table.name, column.name))
+            if column.is_numeric and not column.is_instant and (history is None or column.name != history.column):
+                low, high = column.bounds
+                mean = Column(name=f"mean.{column.name}", kind="continuous", low=low, high=high, nullable=True)
+                means.append(Context("mean", mean, table.name, column.name))
+    found = [*parents, *places, *last]
+    for more in (farther, means):
+        if len(found) + len(more) <= MOST_CONTEXT:
+            found += more
+    return tuple(found)
+
+
+def running_mean(column: NDArray[Any], rank: Whole) -> NDArray[np.float64]:
+    """The mean of the earlier siblings of every row, NaN if none is known; rows are sorted by parent and rank."""
+    known = ~np.isnan(column)
+    starts = np.flatnonzero(rank == 1)
+    lengths = np.diff(np.r_[starts, len(rank)])
+    sums, many = (np.cumsum(x) for x in (np.where(known, column, 0.0), known.astype(np.float64)))
+    before = [np.r_[0.0, x[:-1]] if len(x) else x for x in (sums, many)]
+    own_sum, own_many = (x - np.repeat(x[starts], lengths) for x in before)
+    return np.where(own_many > 0, own_sum / np.maximum(own_many, 1.0), np.nan)
+
+
+def years(birth: NDArray[Any], at: NDArray[Any]) -> NDArray[np.float64]:
+    """Whole years between instants in microseconds, as people count their age; NaN if one is missing."""
+    gone = np.isnan(birth) | np.isnan(at)
+    first, last = (np.where(gone, 0.0, x).astype("datetime64[us]").astype("datetime64[D]") for x in (birth, at))
+    months = last.astype("datetime64[M]").astype(np.int64) - first.astype("datetime64[M]").astype(np.int64)
+    days = [(x - x.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64) for x in (first, last)]
+    return np.where(gone, np.nan, (months - (days[1] < days[0])) // 12)

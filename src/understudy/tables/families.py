@@ -1,0 +1,273 @@
+"""Families: the rows of a database that are used, each with its unit, its parent and its place among its siblings.
+
+The one rule: which rows of a unit are used, and how they are joined, depends on that unit's own rows and on chance. Of
+the rows with one foreign key at most `max_per_parent` are used, the first in their order or else a random choice, and
+they hang on every used row that has this key. A row whose parent is not there belongs to no unit and is left out, as is
+all but one of the rows of the root that share a key. None of this is counted or told: it is no error.
+
+This is the door through which a database comes. Joins happen here and in design.py, before anything is locked.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from understudy.core.randomness import Key
+from understudy.core.text import did_you_mean
+from understudy.tables.database_design import Design
+from understudy.tables.database_schema import DatabaseSchema
+from understudy.tables.database_url import is_url
+from understudy.tables.sources import readable
+from understudy.tables.structure import TableError
+from understudy.tables.table import Table, read
+from understudy.tables.table_schema import TableSchema
+
+Whole = NDArray[np.int64]
+DATABASES = {".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite", ".duckdb": "duckdb"}
+"""The endings of files that hold a whole database."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Members:
+    """The rows of one table that are used, sorted by parent and then by rank. Private.
+
+    Attributes:
+        columns: Their values, in the form of a `Table`.
+        labels: Of open categories; private.
+        unit: The number of each row's unit.
+        parent: The place of each row's parent among the used rows of its table; of the root, its own place.
+        rank: Its place among its siblings, from 1 on.
+        siblings: How many there are, itself included.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    labels: dict[str, list[str]]
+    unit: Whole
+    parent: Whole
+    rank: Whole
+    siblings: Whole
+
+    @property
+    def previous(self) -> Whole:
+        """The place of the previous sibling; -1 for a first one."""
+        return np.where(self.rank > 1, np.arange(len(self.rank)) - 1, -1)
+
+    def __repr__(self) -> str:
+        return f"Members({list(self.columns)})"
+
+
+def read_families(given: Any, schema: DatabaseSchema, *, key: Key) -> tuple[dict[str, Members], str]:
+    """Reads the private tables of a database and joins them; also says what kind of frame the root came in.
+
+    Args:
+        given: The tables by name (paths, URLs or frames), a folder of files, or a file of SQLite or DuckDB.
+        key: For random choices.
+
+    Privacy:
+        Releases nothing by what it returns; by failing, what `tables.table.read` tells of one table.
+
+    Raises:
+        TableError: A table is missing or one too many, or its structure does not fit the schema.
+    """
+    sources = sources_of(given, schema)
+    found: dict[str, Members] = {}
+    keys: dict[str, pl.DataFrame] = {}
+    kind = "polars"
+    for name in schema.private:
+        table = schema[name]
+        exact = read(sources[name], table.with_keys)
+        kind = exact.kind if name == schema.unit else kind
+        texts = _key_texts(exact, table)
+        chance = key.child("choice").child(name).numpy().random(exact.exact_rows)
+        if table.parent is None:
+            kept = _units(texts, table, chance)
+            parent = np.arange(len(kept))
+            found[name] = _members(exact, table, kept, parent, parent, np.ones_like(parent), np.ones_like(parent))
+        else:
+            order = exact.columns[table.order] if table.order is not None else None
+            kept, parent, rank, siblings = _children(texts, table, keys[table.parent], schema, order, chance)
+            unit = found[table.parent].unit[parent]
+            found[name] = _members(exact, table, kept, unit, parent, rank, siblings)
+        own = {column: texts[column].gather(kept) for column in table.key}
+        keys[name] = pl.DataFrame({**own, "place": np.arange(len(kept))})
+    return found, kind
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class FlatTable:
+    """One table as it is modelled: its context and its own columns side by side. Private, and about to be locked."""
+
+    columns: dict[str, NDArray[Any]]
+    labels: dict[str, list[str]]
+    unit: Whole
+
+
+def flattened(families: Mapping[str, Members], designs: Mapping[str, Design]) -> dict[str, FlatTable]:
+    """The tables of a database as their designs have them.
+
+    Privacy:
+        Releases nothing. A row depends on its own unit alone: on itself, its ancestors, and its earlier siblings.
+    """
+    own: dict[str, dict[str, NDArray[Any]]] = {}
+    found: dict[str, FlatTable] = {}
+    with np.errstate(all="ignore"):  # a value never raises, and never warns
+        for name, design in designs.items():
+            these = families[name]
+            children = {
+                child: np.bincount(families[child].parent, minlength=len(these.unit)) for child in design.counts
+            }
+            own[name] = design.measured(these.columns, these.previous, children)
+            places, ancestors = these.parent, dict[str, dict[str, NDArray[Any]]]()
+            for ancestor in reversed(design.ancestors):
+                ancestors[ancestor] = {column: cells[places] for column, cells in own[ancestor].items()}
+                places = families[ancestor].parent[places]
+            context = design.context_of(own[name], ancestors, these.rank, these.siblings, these.previous)
+            labels = {column: own_labels for column, own_labels in these.labels.items()}
+            for each in design.context:
+                source = families[each.table].labels
+                if each.kind in ("ancestor", "previous") and each.source in source:
+                    labels[each.name] = source[each.source]
+            found[name] = FlatTable(columns={**context, **own[name]}, labels=labels, unit=these.unit)
+    return found
+
+
+def _members(
+    exact: Table, table: TableSchema, kept: Whole, unit: Whole, parent: Whole, rank: Whole, siblings: Whole
+) -> Members:
+    names = [column.name for column in table.columns]
+    return Members(
+        columns={name: exact.columns[name][kept] for name in names},
+        labels={name: exact.labels[name] for name in names if name in exact.labels},
+        unit=unit,
+        parent=parent,
+        rank=rank,
+        siblings=siblings,
+    )
+
+
+def _key_texts(exact: Table, table: TableSchema) -> pl.DataFrame:
+    """The cells of the keys as text; null if one is missing."""
+    found = {}
+    for name in table.keys:
+        codes = pl.Series(exact.columns[name])
+        found[name] = pl.Series(exact.labels[name], dtype=pl.String).gather(codes.set(codes < 0, None))
+    return pl.DataFrame(found)
+
+
+def _units(texts: pl.DataFrame, table: TableSchema, chance: NDArray[np.float64]) -> Whole:
+    """The places of the rows of the root that are used: of those with one key, a random one."""
+    if not table.key:
+        return np.arange(len(chance))
+    rows = texts.with_columns(pl.Series("place", np.arange(len(chance))), pl.Series("chance", chance))
+    whole = pl.all_horizontal(pl.col(list(table.key)).is_not_null())
+    one = rows.filter(whole).sort("chance", "place").unique(list(table.key), keep="first", maintain_order=True)
+    without = rows.filter(~whole)  # nothing hangs on a row without a key; it is a unit all the same
+    return np.sort(pl.concat([one, without])["place"].to_numpy())
+
+
+def _children(
+    texts: pl.DataFrame,
+    table: TableSchema,
+    parents: pl.DataFrame,
+    schema: DatabaseSchema,
+    order: NDArray[Any] | None,
+    chance: NDArray[np.float64],
+) -> tuple[Whole, Whole, Whole, Whole]:
+    """The places of the rows that are used, and of each its parent's place, its rank and how many siblings there are."""
+    assert table.parent is not None and table.max_per_parent is not None  # else it has no parents
+    to = [f"key {i}" for i in range(len(table.foreign_key))]
+    rows = texts.select(pl.col(own).alias(name) for own, name in zip(table.foreign_key, to, strict=True)).with_columns(
+        pl.Series("row", np.arange(len(chance))),
+        pl.Series("order", np.zeros(len(chance)) if order is None else np.nan_to_num(order, nan=np.inf)),
+        pl.Series("chance", chance),
+    )
+    rows = rows.drop_nulls(to).sort(*to, "order", "chance", "row")
+    rows = rows.filter(pl.int_range(pl.len()).over(to) < table.max_per_parent)
+    named = parents.rename(dict(zip(schema[table.parent].key, to, strict=True)))
+    joined = rows.join(named, on=to, how="inner").sort("place", "order", "chance", "row")
+    place = joined["place"].to_numpy()
+    starts = np.flatnonzero(np.r_[True, place[1:] != place[:-1]]) if len(place) else np.zeros(0, np.int64)
+    many = np.diff(np.r_[starts, len(place)])
+    rank = np.arange(len(place)) - np.repeat(starts, many) + 1
+    return joined["row"].to_numpy(), place, rank, np.repeat(many, many)
+
+
+def with_public_keys(given: Any, schema: DatabaseSchema) -> DatabaseSchema:
+    """The schema in which columns that refer to a public table list its keys as their values.
+
+    Raises:
+        TableError: A public table cannot be read.
+    """
+    used = {other for table in schema for other in table.references.values()}
+    if not used:
+        return schema
+    sources = sources_of(given, schema)
+    keys: dict[str, tuple[str, ...]] = {}
+    for name in sorted(used):
+        [key] = schema[name].key
+        keys[name] = tuple(read(sources[name], schema[name].with_keys).labels[key])
+    tables = []
+    for table in schema:
+        columns = [
+            dataclasses.replace(each, values=keys[table.references[each.name]], other=None, levels=None)
+            if each.name in table.references
+            else each
+            for each in table.columns
+        ]
+        tables.append(dataclasses.replace(table, columns=tuple(columns), references={}))
+    return dataclasses.replace(schema, tables=tuple(tables))
+
+
+# Where the tables are -------------------------------------------------------------------------------------------------
+
+
+def sources_of(given: Any, schema: DatabaseSchema) -> dict[str, Any]:
+    """The source of every table: from a mapping, a folder with a file of each name, or a file of a database.
+
+    Raises:
+        TableError: One is missing, or there is one that the schema does not name.
+    """
+    if isinstance(given, Mapping):
+        return _named(given, schema)
+    if not isinstance(given, str | os.PathLike) or is_url(given):
+        raise TableError(
+            "expected the tables by name, a folder of files, or a file of SQLite or DuckDB, since the schema has "
+            f"several tables: {', '.join(schema.tables)}."
+        )
+    path = Path(given)
+    if path.is_dir():
+        return {name: _file_in(path, name) for name in schema.tables}
+    if path.suffix.lower() in DATABASES:
+        scheme = DATABASES[path.suffix.lower()]
+        return {name: f"{scheme}:///{quote(os.fspath(path))}?table={quote(name)}" for name in schema.tables}
+    raise TableError(f"{os.fspath(given)}: expected a folder of files, or a file that ends in {', '.join(DATABASES)}.")
+
+
+def _named(given: Mapping[Any, Any], schema: DatabaseSchema) -> dict[str, Any]:
+    for name in schema.tables:
+        if name not in given:
+            raise TableError(f"table {name!r} is missing, which the schema names.{did_you_mean(name, given)}")
+    for name in given:
+        if name not in schema.tables:
+            raise TableError(f"table {str(name)!r} is not in the schema.{did_you_mean(str(name), schema.tables)}")
+    return {name: given[name] for name in schema.tables}
+
+
+def _file_in(folder: Path, name: str) -> str:
+    """The file of a folder that holds a table."""
+    found: Sequence[Path] = sorted(each for each in folder.iterdir() if each.is_file() and _is_of(each, name))
+    if len(found) != 1:
+        fact = "there is none" if not found else f"there are {len(found)}: {', '.join(each.name for each in found)}"
+        raise TableError(f"{os.fspath(folder)}: expected one file of the table {name!r}, such as {name}.csv; {fact}.")
+    return os.fspath(found[0])
+
+
+def _is_of(path: Path, name: str) -> bool:
+    return readable(path) and path.name.lower().startswith(f"{name.lower()}.")
