@@ -28,6 +28,12 @@ def test_no_row_breaks_a_rule(frames):
     assert set(broken_rules(frames).values()) == {0.0}
 
 
+def test_ages_are_those_that_people_count(frames):
+    joined = frames["visits"].join(frames["patients"], on="patient_id").head(2000)
+    for birth, day, age in joined.select("birth", "admission", "age").iter_rows():
+        assert age == day.year - birth.year - ((day.month, day.day) < (birth.month, birth.day))
+
+
 def test_diagnoses_follow_the_chain(frames):
     visits = frames["visits"].sort("patient_id", "admission")
     same = (visits["patient_id"] == visits["patient_id"].shift(1)).fill_null(value=False)

@@ -7,6 +7,7 @@ import pytest
 from small_database import SCHEMA, shops
 
 import understudy as us
+from understudy.datasets import hospital, hospital_schema_text
 from understudy.evaluation.database import HOW
 from understudy.evaluation.evaluate import NOT_COVERED
 
@@ -112,5 +113,13 @@ def test_what_a_database_has_not_is_refused(arguments, message):
 
 
 def test_a_table_that_is_not_there_is_named():
-    with pytest.raises(us.TableError, match="there is no 'items'"):
+    with pytest.raises(us.TableError, match="table 'items' is missing"):
         us.evaluate(REAL, {name: frame for name, frame in REAL.items() if name != "items"}, SCHEMA)
+
+
+def test_ages_that_disagree_with_birth_dates_are_counted():
+    schema, real, made = us.DatabaseSchema.parse(hospital_schema_text()), hospital(200, seed=1), hospital(200, seed=2)
+    older = made["visits"].with_columns(pl.when(pl.int_range(pl.len()) < 30).then(pl.col("age") + 1).otherwise("age"))
+    rules = us.evaluate(real, made | {"visits": older}, schema, metrics=["children"]).verdict.findings["rules"]
+    assert rules.pop("visits.age = years(patients.birth, visits.admission)") == pytest.approx(30 / len(older))
+    assert set(rules.values()) == {0.0} and len(rules) == 3

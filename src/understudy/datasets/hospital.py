@@ -204,5 +204,9 @@ def _days(dates: pl.Series) -> Whole:
 def _years(births: Whole, days: Whole) -> Whole:
     """Whole years between two days, as people count their age."""
     born, now = (_dates(np.asarray(each)) for each in (births, days))
-    passed = (now.dt.month() * 100 + now.dt.day()) >= (born.dt.month() * 100 + born.dt.day())
-    return (now.dt.year() - born.dt.year() - (~passed).cast(pl.Int32)).to_numpy().astype(np.int64)
+    days_of_year = [each.dt.month().cast(pl.Int32) * 100 + each.dt.day().cast(pl.Int32) for each in (born, now)]
+    return (
+        (now.dt.year() - born.dt.year() - (days_of_year[1] < days_of_year[0]).cast(pl.Int32))
+        .to_numpy()
+        .astype(np.int64)
+    )

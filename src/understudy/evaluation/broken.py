@@ -10,7 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from understudy.evaluation.families import Families
-from understudy.tables.database_schema import DatabaseSchema, LinkRule
+from understudy.tables.database_design import years
+from understudy.tables.database_schema import AgeRule, DatabaseSchema, LinkRule
 from understudy.tables.rules import SyntheticRows
 from understudy.tables.table import Table
 
@@ -30,9 +31,29 @@ def broken_within(schema: DatabaseSchema, tables: Mapping[str, Table]) -> dict[s
 
 def broken_between(schema: DatabaseSchema, families: Families) -> dict[str, float]:
     """By constraint between rows, the share of the rows it speaks of that break it; a missing value breaks none."""
-    return {
-        written: _broken(rule, families) for written, rule in zip(schema.constraints, schema.link_rules, strict=True)
+    found = {
+        f"{each.table}.{each.column} {each.relation} {_base(each, schema)}": _broken(each, families)
+        for each in schema.link_rules
     }
+    for each in schema.age_rules:
+        found[
+            f"{each.table}.{each.column} = years({schema[each.table].parent}.{each.birth}, {each.table}.{each.at})"
+        ] = _wrong_ages(each, families)
+    return found
+
+
+def _base(rule: LinkRule, schema: DatabaseSchema) -> str:
+    return f"{'previous' if rule.previous else schema[rule.table].parent}.{rule.base}"
+
+
+def _wrong_ages(rule: AgeRule, families: Families) -> float:
+    members = families.tables[rule.table]
+    parent = next(link.parent for link in families.links if link.table == rule.table)
+    birth = families.tables[parent].side.numbers[rule.birth][members.parent]
+    at, age = members.side.numbers[rule.at], members.side.numbers[rule.column]
+    known = ~np.isnan(birth) & ~np.isnan(at) & ~np.isnan(age)
+    wrong = age[known] != years(birth[known], at[known])
+    return float(wrong.sum()) / max(len(age), 1)
 
 
 def _broken(rule: LinkRule, families: Families) -> float:

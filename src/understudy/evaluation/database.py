@@ -11,7 +11,6 @@ Privacy:
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,15 +24,14 @@ from understudy.evaluation.histograms import tuple_distances
 from understudy.evaluation.kinship import BINS, KINSHIP, MEANING, pair_bins, unseen_transitions
 from understudy.evaluation.pair import Pair, Parts, Side, open_tables
 from understudy.tables.database_schema import DatabaseSchema
-from understudy.tables.sources import SEPARATORS
-from understudy.tables.structure import TableError
+from understudy.tables.families import sources_of
 from understudy.tables.table import Table, read
 
 if TYPE_CHECKING:
     from understudy.evaluation.pair import Source
 
     Database = Mapping[str, Source] | str | os.PathLike[str]
-    """A database as `fit` takes it: tables by name, or a folder with a file for each."""
+    """A database as `fit` takes it: tables by name, a folder with a file for each, or a file of SQLite or DuckDB."""
 
 MOST_UNITS = 20_000
 """So many units of each database are compared at most."""
@@ -145,24 +143,8 @@ def open_databases(
 
 def _read(which: "Database", schema: DatabaseSchema) -> dict[str, Table]:
     """The tables of a database, each with its keys."""
-    sources = which if isinstance(which, Mapping) else _in_folder(which, schema)
-    absent = [name for name in schema.private if name not in sources]
-    if absent:
-        raise TableError(f"expected a table for each of the schema's, but there is no {absent[0]!r}.")
+    sources = sources_of(which, schema)
     return {name: read(sources[name], schema[name].with_keys, covered=False) for name in schema.private}
-
-
-def _in_folder(folder: str | os.PathLike[str], schema: DatabaseSchema) -> dict[str, Path]:
-    """The files of a folder by the names of their tables."""
-    if not Path(folder).is_dir():
-        raise TableError(f"{os.fspath(folder)}: expected a folder with a file for each table of the schema.")
-    endings = (*SEPARATORS, ".parquet", ".feather", ".arrow", ".ipc", ".xlsx")
-    found = {}
-    for name in schema.private:
-        places = [Path(folder, name + ending) for ending in endings]
-        here = [place for place in places if place.is_file()]
-        found |= {name: here[0]} if here else {}
-    return found
 
 
 def _keys(table: Table) -> pl.DataFrame:
