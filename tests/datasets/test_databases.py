@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from understudy.datasets import databases
+from understudy.datasets import databases, hospital, hospital_schema, split_units
 from understudy.datasets.databases import DATABASES, PublicDatabase, database_schema_text, load_database
 from understudy.datasets.public import DatasetError
 
@@ -70,6 +70,19 @@ def test_a_file_in_the_cache_will_do(shop, monkeypatch):
 def test_an_unknown_database_is_refused_with_the_nearest_name():
     with pytest.raises(DatasetError, match="Did you mean 'baseball'"):
         load_database("basebal")
+
+
+def test_a_split_of_units_keeps_families_together_and_every_row_once():
+    frames, schema = hospital(50, seed=0), hospital_schema()
+    parts = split_units(frames, schema, 3)
+    assert [len(part["patients"]) for part in parts] == [30, 20]
+    for name, frame in frames.items():
+        assert sum(len(part[name]) for part in parts) == len(frame)
+    for part in parts:
+        assert part["visits"]["patient_id"].is_in(part["patients"]["patient_id"].implode()).all()
+        assert part["prescriptions"]["visit_id"].is_in(part["visits"]["visit_id"].implode()).all()
+    again = split_units(frames, schema, 3)
+    assert all(again[0][name].equals(parts[0][name]) for name in frames)
 
 
 @pytest.mark.dataset

@@ -15,12 +15,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from understudy.core.files import cache_folder, reason, replacing
 from understudy.core.text import did_you_mean
 from understudy.datasets.pinned import PinnedError, PinnedFile
 from understudy.datasets.public import DatasetError
+from understudy.tables.database_schema import DatabaseSchema
 
 _REPOSITORY, _COMMIT = "mostly-ai/public-demo-data", "64020409bdc85b7a04a2e510be00f9f4cf47fd3d"
 
@@ -82,6 +84,33 @@ def database_schema_text(name: str) -> str:
     """The TOML of one of `DATABASES`, with caps and bounds that were not read off the data."""
     _database(name)
     return importlib.resources.files("understudy.datasets").joinpath("data", f"{name}.toml").read_text()
+
+
+def database_schema(name: str) -> DatabaseSchema:
+    """The schema of one of `DATABASES`."""
+    return DatabaseSchema.parse(database_schema_text(name), f"{name}.toml")
+
+
+def split_units(frames: Mapping[str, pl.DataFrame], schema: DatabaseSchema, number: int) -> tuple[Frames, Frames]:
+    """The training units (60 %) and the test units (40 %) of a numbered split, each with everything that hangs on them.
+
+    Public tables are in both. The number seeds the shuffle.
+    """
+    order = np.random.default_rng(number).permutation(len(frames[schema.unit]))
+    cut = round(0.6 * len(order))
+    parts = []
+    for rows in (order[:cut], order[cut:]):
+        part = {schema.unit: frames[schema.unit][np.sort(rows)]}
+        for table in schema:
+            if table.parent is None:
+                part.setdefault(table.name, frames[table.name])
+                continue
+            keys = part[table.parent].select(schema[table.parent].key)
+            part[table.name] = frames[table.name].join(
+                keys, left_on=list(table.foreign_key), right_on=list(schema[table.parent].key), how="semi"
+            )
+        parts.append({name: part[name] for name in frames})
+    return parts[0], parts[1]
 
 
 def _database(name: str) -> PublicDatabase:

@@ -19,6 +19,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from understudy.tables.database_schema import DatabaseSchema
+
 DIAGNOSES = ("fracture", "infection", "pneumonia", "diabetes", "heart failure", "kidney failure")
 CHRONIC = ("diabetes", "heart failure", "kidney failure")
 NEXT = np.array(
@@ -70,6 +72,11 @@ Whole = NDArray[np.int64]
 def hospital_schema_text() -> str:
     """The TOML of the hospital: what its owner would know without looking at a row."""
     return importlib.resources.files("understudy.datasets").joinpath("data", "hospital.toml").read_text()
+
+
+def hospital_schema() -> DatabaseSchema:
+    """The schema of the hospital."""
+    return DatabaseSchema.parse(hospital_schema_text(), "hospital.toml")
 
 
 def hospital(patients: int, seed: int = 0) -> dict[str, pl.DataFrame]:
