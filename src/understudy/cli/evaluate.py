@@ -172,6 +172,9 @@ def report(
     holds numbers of real rows, which no budget covers: look at it, do not publish it. Rows given with --synthetic are
     covered only if they came from `understudy sample` and the model, asked again, draws the same ones.
 
+    The page about a database shows its keys, children per parent and histories. DATA is then a folder with a file for
+    each table, or a file of SQLite or DuckDB, and -n counts units.
+
     With --json the command prints where the page and its numbers are; the numbers are in the .json file.
 
     \b
@@ -187,7 +190,9 @@ def report(
     for place in places(output):
         check_place(str(place), model, real, synthetic, train, ledger, truth, audit)
     trained = [] if learners == "none" else _listed(learners)
-    _check_learners(understudy.load(model).schema, trained)
+    facts = understudy.load(model).schema
+    if not isinstance(facts, understudy.DatabaseSchema):
+        _check_learners(facts, trained)
     with waiting("drawing the page" if real is None else "comparing with real rows"):
         page = understudy.report(
             model,

@@ -22,7 +22,7 @@ from understudy.evaluation.families import Families, Link, assembled
 from understudy.evaluation.foresight import TASKS, foresight
 from understudy.evaluation.histograms import tuple_distances
 from understudy.evaluation.kinship import BINS, KINSHIP, MEANING, pair_bins, unseen_transitions
-from understudy.evaluation.pair import Pair, Parts, Side, open_tables
+from understudy.evaluation.pair import Pair, Parts, Side, labels_of, open_tables
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.families import sources_of
 from understudy.tables.table import Table, read
@@ -117,18 +117,7 @@ def open_databases(
     """
     given = {"real": real, "synthetic": synthetic} | ({} if train is None else {"train": train})
     opened = {who: _read(which, schema) for who, which in given.items()}
-    sides = {who: dict[str, Side]() for who in opened}
-    for name in schema.private:
-        if not schema[name].columns:
-            tables = dict.fromkeys(opened, Side(numbers={}, codes={}, sizes={}))
-        else:
-            tables = open_tables(schema[name].schema, {who: tables[name] for who, tables in opened.items()})
-        for who, side in tables.items():
-            sides[who][name] = side
-    families = {
-        who: assembled(schema, sides[who], {name: _keys(table) for name, table in tables.items()})
-        for who, tables in opened.items()
-    }
+    families = _families(opened, schema)
     shares = {who: broken_within(schema, opened[who]) | broken_between(schema, families[who]) for who in families}
     if "train" not in families:
         order = np.random.default_rng(seed).permutation(families["real"].units)
@@ -139,6 +128,28 @@ def open_databases(
     against = "the other half of the real units" if train is None else "the training units"
     broken = {rule: (share, shares["real"][rule]) for rule, share in shares["synthetic"].items()}
     return Compared(schema=schema, target=target, made=made, base=base, against=against, broken=broken, seed=seed)
+
+
+def opened_families(given: "Mapping[str, Database]", schema: DatabaseSchema) -> dict[str, Families]:
+    """Databases of one schema as families, over shared labels."""
+    return _families({who: _read(which, schema) for who, which in given.items()}, schema)
+
+
+def _families(opened: Mapping[str, Mapping[str, Table]], schema: DatabaseSchema) -> dict[str, Families]:
+    sides, labels = {who: dict[str, Side]() for who in opened}, {}
+    for name in schema.private:
+        if not schema[name].columns:
+            tables = dict.fromkeys(opened, Side(numbers={}, codes={}, sizes={}))
+        else:
+            own = {who: tables[name] for who, tables in opened.items()}
+            tables, labels[name] = open_tables(schema[name].schema, own), labels_of(schema[name].schema, own)
+        for who, side in tables.items():
+            sides[who][name] = side
+    found = {}
+    for who, tables in opened.items():
+        keys = {name: _keys(table) for name, table in tables.items()}
+        found[who] = dataclasses.replace(assembled(schema, sides[who], keys), labels=labels)
+    return found
 
 
 def _read(which: "Database", schema: DatabaseSchema) -> dict[str, Table]:

@@ -76,10 +76,15 @@ class Members:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Families:
-    """A database: its tables by name, parents before children, and their links."""
+    """A database: its tables by name, parents before children, and their links.
+
+    Attributes:
+        labels: The text of every code of a category, by table and column.
+    """
 
     tables: Mapping[str, Members]
     links: tuple[Link, ...]
+    labels: Mapping[str, Mapping[str, list[str]]] = dataclasses.field(default_factory=dict)
 
     @property
     def root(self) -> str:

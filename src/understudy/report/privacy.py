@@ -19,7 +19,7 @@ arXiv:1905.02383, for the Gaussian.
 import dataclasses
 import math
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from understudy.core.version import __version__
@@ -29,7 +29,7 @@ from understudy.privacy.calibration import planned_charges
 from understudy.privacy.gaussian import gaussian_mu
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
-from understudy.privacy.plan import Budget, Charge
+from understudy.privacy.plan import Budget, Charge, PlannedMechanism
 from understudy.report.record import flags_of, ledger_part
 from understudy.synthesizers.planning import planned_mechanisms
 from understudy.tables.column import Column
@@ -69,7 +69,7 @@ def privacy_part(model: Model, ledger: LedgerFile | None) -> dict[str, Any]:
         "not_released": receipt.not_released,
         "by_mechanism": by_planned_mechanism(receipt.charges),
         "charges": [{**dataclasses.asdict(charge), "sigma": charge.sigma} for charge in receipt.charges],
-        "columns": [_facts(column, model.encoder.columns[column.name].is_pass_through) for column in model.schema],
+        "columns": [facts_of(column, model.encoder.columns[column.name].is_pass_through) for column in model.schema],
         "rows": {"public": model.schema.rows, "measured": None if model.schema.rows else model.encoder.rows},
         "method": {"name": model.method.name, **dataclasses.asdict(model.method)},
         "schema": model.schema.to_toml(),
@@ -129,13 +129,17 @@ def _is_sampled(model: Model) -> bool:
 
 
 def profile(model: Model) -> list[dict[str, float]]:
+    """What the noise of a fit promises at other deltas."""
+    budget = model.receipt.budget
+    return profile_of(planned_mechanisms(model.encoder.schema, model.method, budget), budget)
+
+
+def profile_of(planned: Sequence[PlannedMechanism], budget: Budget) -> list[dict[str, float]]:
     """What the same noise promises at other deltas: epsilon, and how often a guess at even odds is right at most.
 
     A fit keeps every pair of its profile at once. It is that of the whole plan, so releases that were not made count.
     Deltas that the thresholds of rare categories use up have no epsilon; then others near the promised one are given.
     """
-    budget = model.receipt.budget
-    planned = planned_mechanisms(model.encoder.schema, model.method, budget)
     charges = planned_charges(planned, Ledger(budget, planned).scale)
     thresholds = math.fsum(charge.times * charge.threshold_delta for charge in charges)
     deltas = {delta for delta in DELTAS if delta > thresholds}
@@ -188,7 +192,8 @@ def mu_squared(charge: Charge) -> float:
 # What is public, and what was measured ------------------------------------------------------------------------------
 
 
-def _facts(column: Column, is_pass_through: bool) -> dict[str, Any]:
+def facts_of(column: Column, is_pass_through: bool) -> dict[str, Any]:
+    """What is public about a column, and what was measured."""
     public = [column.kind]
     low, high = (None if bound is None else str(bound) for bound in (column.low, column.high))
     if low is not None or high is not None:
