@@ -138,7 +138,7 @@ def methods_as_they_were() -> Iterator[None]:
 
 # Pages that train the default method, or a learner for every column, run with the slow tests. `.ci/run` runs the
 # README's in any case.
-TRAINS = {"README.md", "quickstart.md", "privacy.md", "report.md", "evaluation.md"}
+TRAINS = {"README.md", "tutorial-database.md", "quickstart.md", "privacy.md", "report.md", "evaluation.md"}
 
 
 def marks_of(path: Path) -> list[pytest.MarkDecorator]:
