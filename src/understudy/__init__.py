@@ -12,7 +12,7 @@ from understudy.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from understudy.audit.audit import audit
-    from understudy.databases import DatabaseModel, load
+    from understudy.databases.model import DatabaseModel, load
     from understudy.evaluation.evaluate import evaluate
     from understudy.model import Model, ModelError
     from understudy.pipeline import fit, fit_many, order_from, plan
@@ -52,7 +52,7 @@ _DEFINED_IN = {
     "Column": "tables.column",
     "ConstraintError": "tables.constraints",
     "Copula": "synthesizers.copula",
-    "DatabaseModel": "databases",
+    "DatabaseModel": "databases.model",
     "DatabaseSchema": "tables.database_schema",
     "Dialect": "tables.dialect",
     "DPGAN": "synthesizers.prada.adversarial.dpgan",
@@ -82,7 +82,7 @@ _DEFINED_IN = {
     "evaluate": "evaluation.evaluate",
     "fit": "pipeline",
     "fit_many": "pipeline",
-    "load": "databases",
+    "load": "databases.model",
     "order_from": "pipeline",
     "plan": "pipeline",
     "report": "report.page",

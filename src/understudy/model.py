@@ -135,12 +135,6 @@ class Model:
         object.__setattr__(self, "acceptance", acceptance)
         return to_frame(columns, self.schema, self.encoder.labels, self.kind)
 
-    def draw_columns(
-        self, n: int, conditions: Sequence[Condition], key: Key
-    ) -> tuple[dict[str, NDArray], Acceptance]:
-        """The columns of `n` rows as arrays, and how many rows were drawn for them; `sample` makes a frame of such."""
-        return self._kept(self.schema, conditions, n, key)
-
     def _kept(
         self, schema: Schema, conditions: Sequence[Condition], n: int, key: Key
     ) -> tuple[dict[str, NDArray], Acceptance]:

@@ -27,11 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from understudy import database_pipeline, encoding
+from understudy import encoding
 from understudy.core.files import sha256
 from understudy.core.randomness import Key
 from understudy.core.red_flag import RedFlag
 from understudy.core.version import __version__
+from understudy.databases import pipeline as databases
 from understudy.encoding.encoder import Encoder
 from understudy.graphical import ordering
 from understudy.model import Model
@@ -99,7 +100,7 @@ def fit(
     facts = Schema.of(schema)
     if isinstance(facts, DatabaseSchema):
         every: dict[str, Any] = {"seed": seed, "progress": progress, "ledger": ledger, "strict": strict}
-        made: Any = database_pipeline.fit(table, facts, resolve(method), Budget(epsilon=epsilon, delta=delta), **every)
+        made: Any = databases.fit(table, facts, resolve(method), Budget(epsilon=epsilon, delta=delta), **every)
         return made
     options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}
     return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, **options)[0]
@@ -346,7 +347,7 @@ def plan(
     """
     schema = Schema.of(schema)
     if isinstance(schema, DatabaseSchema):
-        return database_pipeline.plan(schema, resolve(method), Budget(epsilon=epsilon, delta=delta), rows=rows)
+        return databases.plan(schema, resolve(method), Budget(epsilon=epsilon, delta=delta), rows=rows)
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError(f"rows: expected a whole number >= 1, got {rows!r}.")
     method, budget = resolve(method), Budget(epsilon=epsilon, delta=delta)

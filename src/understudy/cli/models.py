@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import understudy
-from understudy.cli import options
+from understudy.cli import databases, options
 from understudy.cli.errors import Refused, argument_errors, check_place, noted, read_schema
 from understudy.cli.options import FILE, count, print_json, waiting
 
@@ -80,15 +80,17 @@ def fit(
 ) -> None:
     """Fits a model to DATA within a privacy budget.
 
-    DATA is a file (CSV, Parquet, Excel and others) or the URL of a table in a database. SCHEMA states what is publicly
-    known about it. The receipt, which says what was measured and what it cost, is printed at the end. An existing model
-    file is replaced. The receipt shows red flags, such as a large epsilon; with --strict, any of them is a refusal.
+    DATA is a file (CSV, Parquet, Excel and others) or the URL of a table in a database; with the schema of a database,
+    a folder with a file for each table, or a file of SQLite or DuckDB. SCHEMA states what is publicly known about it.
+    The receipt, which says what was measured and what it cost, is printed at the end. An existing model file is
+    replaced. The receipt shows red flags, such as a large epsilon; with --strict, any of them is a refusal.
 
     \b
     Example:
       understudy fit people.csv people.toml --epsilon 1 --ledger budget.jsonl -o people.understudy
       understudy fit people.csv people.toml --epsilon 1 --set encoding_share=0.5 -o people.understudy
       understudy fit people.csv people.toml --epsilon 1 --method aim --strict -o people.understudy
+      understudy fit hospital/ hospital.toml --epsilon 1 -o hospital.understudy
     """
     check_place(output, table, schema, ledger)
     configured = options.configured(method, settings)
@@ -139,6 +141,8 @@ def _print_fit(model: "understudy.Model", output: str, ledger: str | None) -> No
     """The receipt, what became `other`, where the charge is, and what to do next."""
     click.echo(str(model.receipt))
     click.echo()
+    if isinstance(model, understudy.DatabaseModel):
+        return databases.print_fit(model, output, ledger)
     for column, share in model.encoder.other_shares.items():
         seen = count(len(model.encoder.labels[column]) - 1, "label")
         click.echo(f"Column {column!r} has {seen}, and about {100 * share:.2g} % of the rows became `other`.")
@@ -157,6 +161,8 @@ def _print_flags(schema: "understudy.Schema", method: Any, epsilon: float, delta
     if not Console(stderr=True).is_terminal:  # elsewhere nobody can stop it, and the receipt has all of them
         return
     budget = understudy.Budget(epsilon=epsilon, delta=delta)
+    if isinstance(schema, understudy.DatabaseSchema):
+        return databases.print_flags(schema, method, budget, seed)
     for flag in red_flags(schema, method, budget, seed=seed):
         if flag.severity != "notice":
             click.echo(str(flag), err=True)
@@ -187,12 +193,14 @@ def sample(
     """Draws synthetic rows from MODEL. Costs no budget.
 
     Every row keeps the constraints of the schema. If constraints or conditions apply, the acceptance rate is printed.
-    A record of where the rows come from is written beside them, as FILE.json; `understudy report` checks it.
+    A record of where the rows come from is written beside them, as FILE.json; `understudy report` checks it. From the
+    model of a database, -n units are drawn, --where is about the root, and -o is a folder for one file a table.
 
     \b
     Example:
       understudy sample people.understudy -n 10000 -o synthetic.parquet
       understudy sample people.understudy -n 1000 --where state=CA --where age=30..40 -o some.csv
+      understudy sample hospital.understudy -n 5000 -o synthetic-hospital
     """
     import dataclasses
     import secrets
@@ -205,6 +213,8 @@ def sample(
     from understudy.tables.where import where_from_text
     from understudy.tables.writing import write
 
+    if databases.is_model(model):
+        return databases.sample(model, rows, output, seed, where, rules, as_json)
     check_place(output, model)
     extension(output, written=True)  # refuses formats it does not know
     check_record_place(output)

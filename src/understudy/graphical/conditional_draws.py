@@ -70,7 +70,7 @@ def _draw(
     logs = {table.column: np.log(np.maximum(table.probabilities, LEAST)) for table in tables}
     wanted = [table.column for table in tables if table.column not in given]
     codes = dict(given)
-    for sweep in range(SWEEPS if len(wanted) > 1 else 1):
+    for _ in range(SWEEPS if len(wanted) > 1 else 1):
         for column in wanted:
             total: NDArray[np.float64] | float = 0.0
             for table in tables:

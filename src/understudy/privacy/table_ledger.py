@@ -66,9 +66,7 @@ class TableLedger(Ledger):
 
 def named(table: str, plan: Sequence[PlannedMechanism], *, share: float) -> list[PlannedMechanism]:
     """The plan of one table as a part of the whole: under its name, and with its share of the budget."""
-    return [
-        dataclasses.replace(each, name=_name(table, each.name), share=each.share * share) for each in plan
-    ]
+    return [dataclasses.replace(each, name=_name(table, each.name), share=each.share * share) for each in plan]
 
 
 def _name(table: str, mechanism: str) -> str:

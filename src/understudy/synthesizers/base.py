@@ -5,7 +5,8 @@ measure from public facts alone, then fits: it hands the locked rows to mechanis
 *fitted generator* is arrays and public facts; it holds no row, and sampling from it costs nothing.
 
 What only some methods can do is a protocol of its own, which `model` and `pipeline` ask for by `isinstance`:
-`BatchMethod`, `DensityModel`, `ConditionalSampler`, `GivenSampler`, `WeightedParents`. Neither ever asks for one method by name.
+`BatchMethod`, `DensityModel`, `ConditionalSampler`, `GivenSampler`, `WeightedParents`. Neither ever asks for
+one method by name.
 """
 
 import dataclasses

@@ -67,7 +67,9 @@ class FittedIndependent:
         n = len(next(iter(given.values())))
         levels = self.sample(n, key=key)
         for name in present:
-            levels[name] = np.where(np.isnan(levels[name]), key.child(f"present {name}").numpy().random(n), levels[name])
+            levels[name] = np.where(
+                np.isnan(levels[name]), key.child(f"present {name}").numpy().random(n), levels[name]
+            )
         return {**levels, **given}
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:

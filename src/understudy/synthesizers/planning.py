@@ -73,11 +73,12 @@ class Plan:
 
     def __str__(self) -> str:
         head = f"{self.method} with epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}"
-        rows = [f"{'planned':<16}{'mechanism':<22}{'times':>9}{'share':>9}{'noise per row':>15}"]
+        wide = max(16, *(len(planned.name) + 2 for planned in self.items))
+        rows = [f"{'planned':<{wide}}{'mechanism':<22}{'times':>9}{'share':>9}{'noise per row':>15}"]
         for planned, charge in zip(self.items, self.charges, strict=True):
             share = f"{100 * self.shares()[planned.name]:.1f} %"
             noise = f"{charge.noise_multiplier:>15.2f}"
-            rows.append(f"{planned.name:<16}{planned.mechanism:<22}{planned.times:>9}{share:>9}{noise}")
+            rows.append(f"{planned.name:<{wide}}{planned.mechanism:<22}{planned.times:>9}{share:>9}{noise}")
         size = f"for {self.rows} rows " if self.rows else ""
         foot = f"Expect {size}about {self.seconds:.0f} s and {self.megabytes:.0f} MB. No data was touched."
         flags = [str(flag) for flag in self.flags]

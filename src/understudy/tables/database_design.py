@@ -29,6 +29,9 @@ from understudy.tables.table_schema import TableSchema
 MOST_CONTEXT = 40
 """A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
 
+UNITS, MOST_PLANNED = 10_000, 250_000
+"""Batches are planned for so many units if nothing is known, and for tables of at most so many rows."""
+
 Arrays = Mapping[str, NDArray[Any]]
 Whole = NDArray[np.int64]
 
@@ -106,7 +109,17 @@ class Design:
     def flat(self) -> Schema:
         """The schema that a method is fitted to: the context first, then what is drawn."""
         columns = (*(each.column for each in self.context), *self.own.columns)
-        return dataclasses.replace(self.own, columns=columns)
+        return dataclasses.replace(self.own, columns=columns, rows=self._planned_rows)
+
+    @property
+    def _planned_rows(self) -> int | None:
+        """The number of rows that batches are planned for: the more rows a unit may have, the fewer units they hold.
+
+        A batch has room for the most rows of every unit in it, used or not.
+        """
+        if self.max_rows == 1:
+            return self.own.rows
+        return min(int((self.own.rows or UNITS) * max(self.max_rows / 2, 1.0)), MOST_PLANNED)
 
     @functools.cached_property
     def differences(self) -> tuple[Difference, ...]:

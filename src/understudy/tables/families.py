@@ -180,7 +180,7 @@ def _children(
     order: NDArray[Any] | None,
     chance: NDArray[np.float64],
 ) -> tuple[Whole, Whole, Whole, Whole]:
-    """The places of the rows that are used, and of each its parent's place, its rank and how many siblings there are."""
+    """The places of the rows that are used, and of each its parent's place, its rank and the number of siblings."""
     assert table.parent is not None and table.max_per_parent is not None  # else it has no parents
     to = [f"key {i}" for i in range(len(table.foreign_key))]
     rows = texts.select(pl.col(own).alias(name) for own, name in zip(table.foreign_key, to, strict=True)).with_columns(

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import numbers
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from understudy.core.text import did_you_mean
@@ -201,7 +201,7 @@ class TableSchema:
         return cls(name=name, **fields)
 
 
-def generated_keys(pattern: str, count: int) -> Sequence[str]:
+def generated_keys(pattern: str, count: int) -> list[str]:
     """So many keys like the pattern: its last digits are counted up from their number."""
     found = list(re.finditer(r"\d+", pattern))[-1]
     start, width = int(found.group()), len(found.group())

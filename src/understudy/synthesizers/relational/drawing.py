@@ -89,10 +89,12 @@ def draw_children(fitted: FittedTable, design: Design, drawn: Mapping[str, Drawn
     place = np.concatenate([here for here, _, _ in rounds])
     rank = np.repeat(np.arange(1, len(rounds) + 1), [len(here) for here, _, _ in rounds])
     order = np.lexsort([rank, place])
-    values, own = (
-        {name: np.concatenate([each[i][name] for each in rounds])[order] for name in rounds[0][i]} for i in (1, 2)
-    )
-    return DrawnTable(values, own, place[order], rank[order])
+    values = _joined([values for _, values, _ in rounds], order)
+    return DrawnTable(values, _joined([own for _, _, own in rounds], order), place[order], rank[order])
+
+
+def _joined(rounds: Sequence[Arrays], order: Whole) -> dict[str, NDArray[Any]]:
+    return {name: np.concatenate([each[name] for each in rounds])[order] for name in rounds[0]}
 
 
 def _parents(design: Design, drawn: Mapping[str, DrawnTable]) -> _Parents:
@@ -102,8 +104,7 @@ def _parents(design: Design, drawn: Mapping[str, DrawnTable]) -> _Parents:
     for name in reversed(design.ancestors):
         ancestors[name] = _taken(drawn[name].own, places)
         places = drawn[name].parent[places]
-    [count] = [_counts_of(parent.own, design)]
-    return _Parents(parent.values, ancestors, count)
+    return _Parents(parent.values, ancestors, _counts_of(parent.own, design))
 
 
 def _counts_of(own: Arrays, design: Design) -> Whole:
@@ -198,10 +199,8 @@ def _draw_rows(
             below, above = columns[name].levels(known[name])
             levels[name] = (below + above) / 2 if name not in levels else levels[name]
             levels[name] = levels[name] if columns[name].column.nullable else np.nan_to_num(levels[name], nan=0.5)
-    if levels:
-        made = generator.sample_given(levels, key=key.child("row"))
-    else:
-        made = generator.sample(n, key=key.child("row"))
+    own = key.child("row")
+    made = generator.sample_given(levels, key=own) if levels else generator.sample(n, key=own)
     drawn = {name: known[name] if name in known else columns[name].values(made[name]) for name in design.own.names}
     return _restored(fitted, design, drawn, parents.values, before, key=key)
 

@@ -6,7 +6,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -30,8 +30,8 @@ from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.differences import measured
 from understudy.tables.rejection import Acceptance
 from understudy.tables.schema import Schema
+from understudy.tables.table import Table, read
 from understudy.tables.table_schema import TableSchema, generated_keys
-from understudy.tables.where import read_where
 from understudy.tables.writing import to_frame
 
 
@@ -59,7 +59,14 @@ class DatabaseModel:
     def designs(self) -> dict[str, Design]:
         return designs(self.schema)
 
-    def sample(self, n: int, seed: int | None = None, *, where: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def sample(
+        self,
+        n: int,
+        seed: int | None = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        kind: str | None = None,
+    ) -> dict[str, Any]:
         """The tables of `n` synthetic units, by name, in the kind of frame that was fitted.
 
         Rows stand in the order of their parents and, within one, in the order of their history. Every foreign key is
@@ -68,6 +75,7 @@ class DatabaseModel:
         Args:
             seed: The same one gives the same tables.
             where: Conditions on the rows of the root, as for `Model.sample`.
+            kind: The kind of frames, if it is to be another one.
 
         Privacy:
             Costs nothing: the model and the conditions are public.
@@ -85,21 +93,25 @@ class DatabaseModel:
                 drawn[name] = self._draw_root(design, int(n), where, key.child(name))
             else:
                 drawn[name] = draw_children(self.tables[name], design, drawn, key=key.child(name))
-        return self._frames(drawn)
+        return self._frames(drawn, kind or self.kind)
 
     def _draw_root(self, design: Design, n: int, where: Mapping[str, Any] | None, key: Key) -> DrawnTable:
         fitted = self.tables[design.table.name]
         hidden = [column for column in design.own if column.name in design.counts.values()]
         values = design.values
         stated = design.own if values is None else dataclasses.replace(values, columns=(*values.columns, *hidden))
+        if not n:
+            nothing = {column.name: np.zeros(0) for column in stated}
+            return DrawnTable(nothing, {each.name: np.zeros(0) for each in design.own}, *[np.zeros(0, np.int64)] * 2)
         model = Model(fitted.encoder, fitted.generator, self.receipt, self.method, "polars", stated)
-        columns, acceptance = model.draw_columns(n, read_where(where, stated, fitted.encoder.labels), key)
-        object.__setattr__(self, "acceptance", acceptance)
+        frame = model.sample(n, int(key.numpy().integers(2**63)), where=where)
+        object.__setattr__(self, "acceptance", model.acceptance)
+        columns = _as_coded(read(frame, stated), fitted.encoder)
         place = np.arange(n)
         return DrawnTable(columns, {**columns, **measured(columns, design.differences)}, place, np.ones_like(place))
 
-    def _frames(self, drawn: Mapping[str, DrawnTable]) -> dict[str, Any]:
-        keys: dict[str, dict[str, Sequence[str]]] = {}
+    def _frames(self, drawn: Mapping[str, DrawnTable], kind: str) -> dict[str, Any]:
+        keys: dict[str, dict[str, list[str]]] = {}
         frames: dict[str, Any] = {}
         for name, rows in drawn.items():
             table = self.schema[name]
@@ -108,7 +120,7 @@ class DatabaseModel:
             schema = Schema(columns=(*own, *table.columns), name=name)
             columns = {**{column: np.arange(len(rows.rank)) for column in keys[name]}, **rows.values}
             labels = {**self.tables[name].encoder.labels, **keys[name]}
-            frames[name] = to_frame({each: columns[each] for each in schema.names}, schema, labels, self.kind)
+            frames[name] = to_frame({each: columns[each] for each in schema.names}, schema, labels, kind)
         return frames
 
     def to_bytes(self) -> bytes:
@@ -144,6 +156,14 @@ class DatabaseModel:
     def __repr__(self) -> str:
         spent = f"epsilon={self.receipt.budget.epsilon:g}, delta={self.receipt.budget.delta:g}"
         return f"DatabaseModel({self.schema.name!r}, {self.method.name}, {spent}, {len(self.tables)} tables)"
+
+
+def holds_database(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is the model of a database; False if it cannot be read."""
+    try:
+        return "database" in archive.unpack(path)[0]
+    except Exception:
+        return False
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -187,19 +207,29 @@ def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
     return DatabaseModel(schema, tables, receipt, METHODS[method](**settings), document["kind"])
 
 
+def _as_coded(table: Table, encoder: Encoder) -> dict[str, NDArray[Any]]:
+    """The columns of a synthetic table with categories as codes into the encoder's labels."""
+    found = dict(table.columns)
+    for name, labels in table.labels.items():
+        place = {label: code for code, label in enumerate(encoder.labels[name])}
+        codes = np.array([*(place[label] for label in labels), -1], dtype=np.int64)
+        found[name] = codes[table.columns[name]]
+    return found
+
+
 def _keys(
-    table: TableSchema, rows: DrawnTable, schema: DatabaseSchema, keys: Mapping[str, Mapping[str, Sequence[str]]]
-) -> dict[str, Sequence[str]]:
+    table: TableSchema, rows: DrawnTable, schema: DatabaseSchema, keys: Mapping[str, Mapping[str, list[str]]]
+) -> dict[str, list[str]]:
     """The generated key columns of a table: its key first, then the foreign key.
 
     Of a key of several columns, those that belong to the foreign key too are the parent's, and the first other one
     counts the siblings.
     """
-    found: dict[str, Sequence[str]] = {}
+    found: dict[str, list[str]] = {}
     if table.parent is not None:
         for own, other in zip(table.foreign_key, schema[table.parent].key, strict=True):
             texts = keys[table.parent][other]
-            found[own] = [texts[place] for place in rows.parent]
+            found[own] = [texts[int(place)] for place in rows.parent]
     new = [name for name in table.key if name not in found]
     for place, name in enumerate(new):
         if len(new) < len(table.key) or place:

@@ -1,13 +1,13 @@
 """Fitting a database: the promise of `pipeline`, for many tables at once.
 
 `fit(tables, schema, epsilon=ε, delta=δ)` is (ε, δ)-differentially private for adding or removing one unit: one row of
-the table that the schema names as `unit`, with everything that hangs on it, through all tables and depths. Of one parent
-at most `max_per_parent` children are used, so a unit has at most the product of these numbers in a table, and that is
-the bound that every mechanism counts with. Nobody types it in: it follows from the schema.
+the table that the schema names as `unit`, with everything that hangs on it, through all tables and depths. Of one
+parent at most `max_per_parent` children are used, so a unit has at most the product of these numbers in a table, and
+that is the bound that every mechanism counts with. Nobody types it in: it follows from the schema.
 
 Why it holds, beside what `pipeline` says:
-1. Rows are joined and chosen unit by unit, before they are locked (`tables.families`), so that the locked rows of a unit
-   depend on that unit alone.
+1. Rows are joined and chosen unit by unit, before they are locked (`tables.families`), so that the locked rows of a
+   unit depend on that unit alone.
 2. `privacy.rows.lock` keeps at most the bound of each table, whatever it is given.
 3. The plans of all tables are one plan, with one scale; each table charges its own part of it to one ledger.
 """
@@ -23,7 +23,7 @@ from understudy import encoding
 from understudy.core.files import sha256
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
-from understudy.databases import DatabaseModel
+from understudy.databases.model import DatabaseModel
 from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile, interruptions_noted
@@ -98,9 +98,7 @@ def fit(
         return DatabaseModel(schema, tables, receipt, method, kind)
 
 
-def lock_database(
-    given: Any, schema: DatabaseSchema, made: Designs, key: Key
-) -> tuple[dict[str, PrivateRows], str]:
+def lock_database(given: Any, schema: DatabaseSchema, made: Designs, key: Key) -> tuple[dict[str, PrivateRows], str]:
     """Reads the tables of a database, joins them and locks them; also says what kind of frame the root came in.
 
     Privacy:

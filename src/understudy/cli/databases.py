@@ -1,0 +1,95 @@
+"""What `fit` and `sample` do if the model is that of a database.
+
+The one rule: a folder is written to only if it is new, empty, or holds files of the same names.
+"""
+
+from typing import Any
+
+import click
+
+import understudy
+from understudy.cli.errors import Refused, argument_errors
+from understudy.cli.options import count, print_json, waiting
+
+
+def is_model(path: str) -> bool:
+    """Whether a file is the model of a database."""
+    from understudy.databases.model import holds_database
+
+    return holds_database(path)
+
+
+def print_fit(model: "understudy.DatabaseModel", output: str, ledger: str | None) -> None:
+    """What became `other` in each table, where the charge is, and what to do next."""
+    for name, fitted in model.tables.items():
+        for column, share in fitted.encoder.other_shares.items():
+            if any(each.name == column for each in model.schema[name].columns):
+                seen = count(len(fitted.encoder.labels[column]) - 1, "label")
+                click.echo(f"{name}.{column} has {seen}, and about {100 * share:.2g} % of the rows became `other`.")
+    if ledger is not None:
+        click.echo(f"Charged to {model.schema.name!r} in {ledger}.")
+    click.echo(f"Model written to {output}. Sampling from it is free, as often as you like:")
+    click.echo(f"  understudy sample {output} -n 10000 -o synthetic")
+
+
+def print_flags(
+    schema: "understudy.DatabaseSchema", method: Any, budget: "understudy.Budget", seed: int | None
+) -> None:
+    """Prints the grave red flags of a fit of a database."""
+    from understudy.synthesizers.relational.planning import flags_of
+
+    for flag in flags_of(schema, method, budget, seed=seed):
+        if flag.severity != "notice":
+            click.echo(str(flag), err=True)
+
+
+def sample(
+    model: str, units: int, output: str, seed: int | None, where: tuple[str, ...], rules: tuple[str, ...], as_json: bool
+) -> None:
+    """Draws the tables of so many units into a folder, one CSV file each, and a record of where they come from."""
+    import json
+    import secrets
+    from pathlib import Path
+
+    from understudy.core.files import replacing, sha256
+    from understudy.core.randomness import Key
+    from understudy.tables.where import where_from_text
+    from understudy.tables.writing import write
+
+    loaded: Any = understudy.load(model)
+    folder = Path(output)
+    if rules:
+        raise Refused("--rule: expected none for a database. Put the rule into the schema, and fit again.")
+    if folder.exists() and not folder.is_dir():
+        raise Refused(f"-o {output}: expected a folder, since the model has {count(len(loaded.tables), 'table')}.")
+    with argument_errors():
+        Key.new(seed)
+        if units < 0:
+            raise ValueError(f"-n: expected a whole number >= 0, got {units}.")
+    root = loaded.schema.root
+    conditions = where_from_text(where, root.schema) if where else None
+    seed = secrets.randbits(63) if seed is None else seed
+    with waiting(f"drawing {count(units, 'unit')}"):
+        tables = loaded.sample(units, seed, where=conditions, kind="polars")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        raise Refused(f"-o {output}: the folder cannot be made. Give another name.") from None
+    for name, frame in tables.items():
+        table = loaded.schema[name]
+        write(frame, folder / f"{name}.csv", table.schema if table.columns else None)
+    record = {
+        "model": sha256(Path(model).read_bytes()),
+        "fit": loaded.receipt.id,
+        "units": units,
+        "seed": seed,
+        "where": list(where),
+        "rows": {name: frame.height for name, frame in tables.items()},
+    }
+    with replacing(folder / "sample.json") as temporary:
+        temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
+    if as_json:
+        print_json({"output": output, **record})
+        return
+    made = ", ".join(f"{count(frame.height, 'row')} of {name}" for name, frame in tables.items())
+    click.echo(f"{count(units, 'unit')} written to {output}: {made}; and where they come from to sample.json.")

@@ -1,0 +1,135 @@
+"""Families: which rows of a database are used, and what a unit can add to each table."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+import understudy as us
+from clinic import clinic, clinic_schema
+from understudy.core.randomness import Key
+from understudy.tables.database_design import designs, running_mean, years
+from understudy.tables.families import flattened, read_families, sources_of
+
+KEY = Key.new(0)
+
+
+def families(tables):
+    return read_families(tables, clinic_schema(), key=KEY)[0]
+
+
+def crowd(more: int) -> dict[str, pl.DataFrame]:
+    """A clinic in which patient 100 has so many visits more, each with as many prescriptions more."""
+    tables = clinic(30)
+    some = tables["visits"].filter(pl.col("patient") == 100).head(1)
+    visits = pl.concat([some.with_columns(visit=pl.lit(9000 + i, pl.Int64)) for i in range(more)])
+    given = pl.DataFrame({"visit": np.repeat(np.arange(9000, 9000 + more), more)})
+    given = given.with_columns(drug=pl.lit("drug of a"), dose=pl.lit(1, pl.Int64))
+    added = {"visits": visits, "prescriptions": given}
+    return tables | {name: pl.concat([tables[name], frame]) for name, frame in added.items()}
+
+
+def test_no_unit_has_more_rows_in_a_table_than_the_schema_says():
+    schema, found = clinic_schema(), families(crowd(40))
+    for name in schema.private:
+        most = int(np.unique(found[name].unit, return_counts=True)[1].max())
+        assert most == schema.max_rows(name)
+
+
+def test_a_unit_more_changes_no_row_of_another():
+    tables = clinic(30)
+    others = {"patients": "id", "visits": "patient"}
+    less = {name: tables[name].filter(pl.col(column) != 129) for name, column in others.items()}
+    gone = tables["visits"].filter(pl.col("patient") == 129)["visit"]
+    less["prescriptions"] = tables["prescriptions"].filter(~pl.col("visit").is_in(gone.to_list()))
+    made = designs(clinic_schema())
+    all_rows, fewer = (flattened(families(each), made) for each in (tables, less))
+    assert all_rows["visits"].unit.max() == 29 and fewer["visits"].unit.max() == 28
+    for name in made:
+        kept = all_rows[name].unit < 29
+        assert fewer[name].columns.keys() == all_rows[name].columns.keys()
+        for column, cells in fewer[name].columns.items():
+            np.testing.assert_array_equal(cells, all_rows[name].columns[column][kept])
+
+
+def test_rows_without_a_parent_are_left_out_without_an_error():
+    tables = clinic(30)
+    before = families(tables)
+    orphans = tables["visits"].head(3).with_columns(patient=pl.Series([7, None, 8], dtype=pl.Int64))
+    after = families(tables | {"visits": pl.concat([tables["visits"], orphans])})
+    assert len(after["visits"].unit) == len(before["visits"].unit) == tables["visits"].height
+
+
+def test_one_row_is_used_of_a_unit_that_the_root_has_twice():
+    tables = clinic(30)
+    twice = families(tables | {"patients": pl.concat([tables["patients"], tables["patients"].head(5)])})
+    assert len(twice["patients"].unit) == 30
+    assert len(twice["visits"].unit) == tables["visits"].height
+
+
+def test_the_first_rows_of_a_history_are_used_and_stand_in_their_order():
+    found = families(crowd(40))["visits"]
+    for patient in np.unique(found.parent):
+        own = found.columns["admission"][found.parent == patient]
+        assert (np.diff(own) >= 0).all()
+        np.testing.assert_array_equal(found.rank[found.parent == patient], np.arange(1, len(own) + 1))
+
+
+def test_the_context_of_a_row_is_its_parent_and_the_rows_before():
+    schema, tables = clinic_schema(), clinic(30)
+    made, found = designs(schema), families(tables)
+    flat = flattened(found, made)["visits"].columns
+    first = found["visits"].rank == 1
+    assert np.isnan(flat["previous.discharge"][first]).all() and (flat["previous.ward"][first] == -1).all()
+    later = np.flatnonzero(~first)
+    np.testing.assert_array_equal(flat["previous.admission"][later], flat["admission"][later - 1])
+    np.testing.assert_array_equal(flat["patients.birth"], found["patients"].columns["birth"][found["visits"].parent])
+    gap = (flat["admission"][later] - found["visits"].columns["discharge"][later - 1]) / 86_400e6
+    np.testing.assert_array_equal(flat["admission since"][later], gap)
+    assert np.isnan(flat["first admission"][later]).all()
+    many = np.bincount(found["visits"].parent, minlength=30)
+    np.testing.assert_array_equal(flattened(found, made)["patients"].columns["number of visits"], many)
+
+
+def test_the_mean_of_earlier_rows_leaves_out_what_is_missing():
+    rank = np.array([1, 2, 3, 4, 1, 2])
+    column = np.array([4.0, np.nan, 8.0, 1.0, np.nan, 5.0])
+    np.testing.assert_array_equal(running_mean(column, rank), [np.nan, 4.0, 4.0, 6.0, np.nan, np.nan])
+
+
+def test_years_are_counted_as_people_count_their_age():
+    def at(*dates: str):
+        return np.array(dates, dtype="datetime64[us]").astype(np.float64)
+
+    births = at("1930-04-26", "2000-02-29", "2000-02-29", "1999-12-31", "1950-05-05")
+    days = at("2012-01-20", "2001-02-28", "2001-03-01", "2000-01-01", "1950-05-05")
+    np.testing.assert_array_equal(years(births, days), [81, 0, 1, 0, 0])
+
+
+def test_tables_come_from_a_folder_or_a_database_file(tmp_path):
+    schema, tables = clinic_schema(), clinic(20)
+    for name, frame in tables.items():
+        frame.write_csv(tmp_path / f"{name}.csv")
+    (tmp_path / "notes.txt").write_text("not a table")
+    from_folder, kind = read_families(tmp_path, schema, key=KEY)
+    assert kind == "polars"
+    np.testing.assert_array_equal(from_folder["visits"].parent, families(tables)["visits"].parent)
+    assert sources_of("here/clinic.db", schema)["visits"] == "sqlite:///here/clinic.db?table=visits"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tables: tables.pop("visits"), "table 'visits' is missing"),
+        (lambda tables: tables.update(wards=1), "table 'wards' is not in the schema"),
+    ],
+)
+def test_a_table_that_is_missing_or_too_many_is_refused(change, message):
+    tables = clinic(5)
+    change(tables)
+    with pytest.raises(us.TableError, match=message):
+        families(tables)
+
+
+def test_a_folder_without_the_file_of_a_table_is_refused(tmp_path):
+    with pytest.raises(us.TableError, match=r"expected one file of the table 'patients', such as patients.csv"):
+        sources_of(tmp_path, clinic_schema())

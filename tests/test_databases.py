@@ -1,0 +1,130 @@
+"""Databases, fitted and drawn: keys that fit, rules that hold, and what the receipt says. Fits are small and cheap."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+
+import understudy as us
+from clinic import clinic, clinic_schema
+
+
+@pytest.fixture(scope="module")
+def model():
+    return us.fit(clinic(300), clinic_schema(), "independent", epsilon=50, delta=1e-6, seed=1)
+
+
+@pytest.fixture(scope="module")
+def drawn(model):
+    return model.sample(200, seed=2)
+
+
+def test_every_child_has_a_parent_and_no_parent_has_too_many(drawn):
+    schema = clinic_schema()
+    assert {name: frame.columns for name, frame in drawn.items()} == {
+        "patients": ["id", "sex", "birth"],
+        "visits": ["visit", "patient", "admission", "discharge", "age", "ward"],
+        "prescriptions": ["visit", "drug", "dose"],
+    }
+    assert drawn["patients"]["id"].to_list()[:2] == ["patients-000001", "patients-000002"]
+    assert drawn["visits"]["visit"][0] == "V0001" and drawn["patients"].height == 200
+    for child, parent in (("visits", "patients"), ("prescriptions", "visits")):
+        [own], [key] = schema[child].foreign_key, schema[parent].key
+        assert drawn[parent][key].is_unique().all()
+        assert drawn[child].height and drawn[child][own].is_in(drawn[parent][key].implode()).all()
+        assert drawn[child].group_by(own).len()["len"].max() <= schema[child].max_per_parent
+
+
+def test_rules_within_a_row_with_the_parent_and_with_the_row_before_hold_in_every_row(drawn):
+    joined = drawn["visits"].join(drawn["patients"], left_on="patient", right_on="id")
+    assert (joined["discharge"] >= joined["admission"]).all()
+    assert (joined["admission"] >= joined["birth"]).all()
+    before = drawn["visits"].select(pl.col("discharge").shift(1).over("patient"))["discharge"]
+    later = before.is_not_null()
+    assert later.any() and (drawn["visits"]["admission"].filter(later) >= before.filter(later)).all()
+    born, seen = joined["birth"], joined["admission"]
+    birthday = (
+        seen.dt.month().cast(pl.Int32) * 100 + seen.dt.day() >= born.dt.month().cast(pl.Int32) * 100 + born.dt.day()
+    )
+    assert (joined["age"] == seen.dt.year() - born.dt.year() - 1 + birthday.cast(pl.Int32)).all()
+
+
+def test_as_many_children_are_drawn_as_parents_have(drawn):
+    real = clinic(300)
+    for child, own, parent, key in (
+        ("visits", "patient", "patients", "id"),
+        ("prescriptions", "visit", "visits", "visit"),
+    ):
+        shares = []
+        for tables in (real, drawn):
+            many = tables[child].group_by(own).len()["len"].to_numpy()
+            counts = np.bincount(many, minlength=6)
+            counts[0] = tables[parent][key].n_unique() - len(many)
+            shares.append(counts / counts.sum())
+        assert np.abs(shares[0] - shares[1]).sum() / 2 < 0.1
+
+
+def test_one_receipt_covers_all_tables_and_states_what_a_unit_adds_to_each(model):
+    receipt = model.receipt
+    assert receipt.epsilon <= 50 and receipt.not_released == 0
+    assert receipt.unit == "one row of patients, with all that hangs on it"
+    most = {"patients": 1.0, "visits": 4.0, "prescriptions": 8.0}
+    assert {charge.name.partition(":")[0] for charge in receipt.charges} == set(most)
+    for charge in receipt.charges:
+        bound = most[charge.name.partition(":")[0]]
+        assert charge.sensitivity == (bound**0.5 if charge.mechanism == "gaussian threshold" else bound)
+    assert "Adding or removing one row of patients, with all that hangs on it" in receipt.promise
+
+
+def test_a_model_is_the_same_after_it_was_saved(model, drawn, tmp_path):
+    model.save(tmp_path / "clinic.understudy")
+    again = us.load(tmp_path / "clinic.understudy")
+    assert isinstance(again, us.DatabaseModel) and again.sha256 == model.sha256
+    for name, frame in again.sample(200, seed=2).items():
+        assert frame.equals(drawn[name])
+
+
+def test_conditions_are_about_the_root(model):
+    women = model.sample(50, seed=1, where={"sex": "f"})
+    assert set(women["patients"]["sex"]) == {"f"} and women["patients"].height == 50
+    assert set(women["visits"]["patient"]) <= set(women["patients"]["id"])
+    nobody = model.sample(0, seed=1)
+    assert [frame.height for frame in nobody.values()] == [0, 0, 0]
+
+
+def test_children_depend_on_their_parent_and_on_the_row_before():
+    model = us.fit(clinic(1500), clinic_schema(), "mst", epsilon=100, delta=1e-6, seed=1)
+    drawn = model.sample(1500, seed=2)
+    joined = drawn["visits"].join(drawn["patients"], left_on="patient", right_on="id")
+    many = joined.group_by("patient", "sex").len()
+    assert many.filter(pl.col("sex") == "m")["len"].mean() - many.filter(pl.col("sex") == "f")["len"].mean() > 1.5
+    before = pl.col("ward").shift(1).over("patient")
+    assert drawn["visits"].select((pl.col("ward") == before).mean())["ward"][0] > 0.8  # 0.33 if rows were independent
+    given = drawn["prescriptions"].join(drawn["visits"], on="visit")
+    assert given.select((pl.col("drug") == "drug of " + pl.col("ward")).mean())["drug"][0] > 0.8
+    gaps = drawn["visits"].select((pl.col("admission") - pl.col("discharge").shift(1).over("patient")).dt.total_days())
+    assert 25 < gaps["admission"].mean() < 40  # 32 in truth
+
+
+def test_a_plan_has_the_lines_of_every_table(tmp_path):
+    plan = us.plan(clinic_schema(), "independent", epsilon=1, delta=1e-6)
+    assert {each.name.partition(":")[0] for each in plan.items} == {"patients", "visits", "prescriptions"}
+    assert plan.rows_to_be_seen.keys() == {"prescriptions.drug"} and plan.unit == "patients"
+    assert "visits: context" in str(plan)
+
+
+def test_a_ledger_is_charged_once_and_before_a_row_is_measured(tmp_path):
+    book = tmp_path / "book.jsonl"
+    schema = clinic_schema()
+    with pytest.raises(us.TableError):
+        us.fit({**clinic(20), "visits": pl.DataFrame({"x": [1]})}, schema, "independent", epsilon=1, ledger=book)
+    us.fit(clinic(20), schema, "independent", epsilon=1, delta=1e-6, ledger=book)
+    assert us.LedgerFile(book).total("clinic").epsilon == 1
+    with pytest.raises(us.SchemaError, match="a ledger goes by names"):
+        us.fit(clinic(20), dataclasses.replace(schema, name="database"), "independent", epsilon=1, ledger=book)
+
+
+def test_a_method_that_cannot_draw_given_a_parent_is_refused():
+    with pytest.raises(ValueError, match=r"dp-merf cannot draw a table given its parent's\. For a database use one of"):
+        us.plan(clinic_schema(), "dp-merf", epsilon=1)
