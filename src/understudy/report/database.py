@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.version import __version__
-from understudy.databases import DatabaseModel
+from understudy.databases.model import DatabaseModel
 from understudy.evaluation.database import opened_families
 from understudy.evaluation.evaluate import NOT_COVERED, evaluate
 from understudy.evaluation.families import Link
@@ -198,7 +198,10 @@ def described(schema: DatabaseSchema, databases: Mapping[str, Any]) -> dict[str,
         ]
     return {
         "units": {who: each.units for who, each in families.items()},
-        "tables": [{"name": name, "columns": [c | {"noise": None} for c in found]} for name, found in tables.items()],
+        "tables": [
+            {"name": name, "columns": [each | {"name": f"{name}.{each['name']}", "noise": None} for each in found]}
+            for name, found in tables.items()
+        ],
         "children": children,
         "histories": histories,
     }

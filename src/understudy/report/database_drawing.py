@@ -38,7 +38,9 @@ def keys(tables: Sequence[Mapping[str, Any]], key: str = "keys") -> Markup:
     width = max(x for x, _ in places.values()) + _BOX + 2
     height = max(y for _, y in places.values()) + _HEIGHT + 2
     links = "; ".join(f"{table['name']} hangs on {table['parent']}" for table in tables if table["parent"])
-    return svg(key, (width, height), "The keys of the database", f"{len(tables)} tables. {links}.", parts)
+    return svg(
+        key, (width, height), "The keys of the database", f"{len(tables)} tables. {links}. See the table below.", parts
+    )
 
 
 def _places(tables: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:

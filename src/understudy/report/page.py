@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 
 from understudy.core.files import reason, replacing, sha256
-from understudy.databases import DatabaseModel, load
+from understudy.databases.model import DatabaseModel, load
 from understudy.datasets import EXAMPLE_PARENTS, example_schema
 from understudy.evaluation.picture import draw_verdict
 from understudy.model import Model
@@ -87,26 +87,18 @@ def report(
     _check(synthetic=synthetic, rows=rows, real=real, train=train, seed=seed)
     model_file = model if isinstance(model, str | os.PathLike) else None
     model = load(model) if isinstance(model, str | os.PathLike) else model
+    book = None if ledger is None else LedgerFile(ledger)
     if isinstance(model, DatabaseModel):
         _check_database(truth=truth, learners=learners, audit=audit)
-        found = gather_database(
-            model,
-            synthetic,
-            units=rows,
-            real=real,
-            train=train,
-            ledger=None if ledger is None else LedgerFile(ledger),
-            seed=seed,
-            model_file=model_file,
-        )
-        _write_both(page, numbers, found)
+        beside: dict[str, Any] = {"real": real, "train": train, "ledger": book, "seed": seed, "model_file": model_file}
+        _write_both(page, numbers, gather_database(model, synthetic, units=rows, **beside))
         return page
     content = gather(
         model,
         _drawn(model, rows, seed) if synthetic is None else _given(synthetic, model),
         real=real,
         train=train,
-        ledger=None if ledger is None else LedgerFile(ledger),
+        ledger=book,
         truth=_truth(truth, model.schema),
         learners=learners,
         seed=seed,

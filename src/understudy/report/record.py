@@ -14,7 +14,7 @@ from typing import Any
 
 from understudy.core.files import reason, sha256
 from understudy.core.text import count
-from understudy.databases import DatabaseModel, load
+from understudy.databases.model import DatabaseModel, load
 from understudy.model import Model
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.synthesizers.red_flags import red_flags
