@@ -88,22 +88,13 @@ def report(
     model_file = model if isinstance(model, str | os.PathLike) else None
     model = load(model) if isinstance(model, str | os.PathLike) else model
     book = None if ledger is None else LedgerFile(ledger)
+    beside: dict[str, Any] = {"real": real, "train": train, "ledger": book, "seed": seed, "model_file": model_file}
     if isinstance(model, DatabaseModel):
         _check_database(truth=truth, learners=learners, audit=audit)
-        beside: dict[str, Any] = {"real": real, "train": train, "ledger": book, "seed": seed, "model_file": model_file}
         _write_both(page, numbers, gather_database(model, synthetic, units=rows, **beside))
         return page
-    content = gather(
-        model,
-        _drawn(model, rows, seed) if synthetic is None else _given(synthetic, model),
-        real=real,
-        train=train,
-        ledger=book,
-        truth=_truth(truth, model.schema),
-        learners=learners,
-        seed=seed,
-        model_file=model_file,
-    )
+    shown = _drawn(model, rows, seed) if synthetic is None else _given(synthetic, model)
+    content = gather(model, shown, truth=_truth(truth, model.schema), learners=learners, **beside)
     _write_both(page, numbers, content | {"audit": audit_part(audit, model)})
     return page
 
