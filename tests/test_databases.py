@@ -94,8 +94,8 @@ def test_conditions_are_about_the_root(model):
 
 
 def test_children_depend_on_their_parent_and_on_the_row_before():
-    model = us.fit(clinic(1500), clinic_schema(), "mst", epsilon=100, delta=1e-6, seed=1)
-    drawn = model.sample(1500, seed=2)
+    model = us.fit(clinic(800), clinic_schema(), "mst", epsilon=100, delta=1e-6, seed=1)
+    drawn = model.sample(800, seed=2)
     joined = drawn["visits"].join(drawn["patients"], left_on="patient", right_on="id")
     many = joined.group_by("patient", "sex").len()
     assert many.filter(pl.col("sex") == "m")["len"].mean() - many.filter(pl.col("sex") == "f")["len"].mean() > 1.5
@@ -105,6 +105,37 @@ def test_children_depend_on_their_parent_and_on_the_row_before():
     assert given.select((pl.col("drug") == "drug of " + pl.col("ward")).mean())["drug"][0] > 0.8
     gaps = drawn["visits"].select((pl.col("admission") - pl.col("discharge").shift(1).over("patient")).dt.total_days())
     assert 25 < gaps["admission"].mean() < 40  # 32 in truth
+
+
+UNITS = us.Schema(
+    columns=(
+        us.Column("sex", "categorical", values=("f", "m"), per_unit=True),
+        us.Column("born", "integer", low=1900, high=2000, per_unit=True),
+        us.Column("year", "integer", low=1990, high=2030),
+        us.Column("ward", "categorical", values=("a", "b")),
+    ),
+    name="stays",
+    unit="patient",
+    max_rows_per_unit=3,
+    constraints=("year >= born",),
+)
+
+
+def test_columns_of_a_unit_are_constant_within_it_and_rows_carry_ids(tmp_path):
+    draw = np.random.default_rng(0)
+    whose = np.sort(draw.integers(0, 150, 300))
+    of_units = pl.DataFrame({"sex": draw.choice(["f", "m"], 150), "born": draw.integers(1900, 2000, 150)})
+    table = of_units[whose].with_columns(
+        year=pl.Series(draw.integers(2000, 2020, 300)), ward=pl.Series(draw.choice(["a", "b"], 300)), patient=whose
+    )
+    model = us.fit(table, UNITS, "independent", epsilon=20, delta=1e-6, seed=1)
+    drawn = model.sample(500, seed=1)
+    assert drawn.columns == ["patient", "sex", "born", "year", "ward"] and drawn.height == 500
+    assert (drawn["year"] >= drawn["born"]).all()
+    of_each = drawn.group_by("patient").agg(pl.col("sex", "born").n_unique(), pl.len())
+    assert of_each["sex"].max() == of_each["born"].max() == 1 and of_each["len"].max() <= 3 < of_each.height
+    model.save(tmp_path / "stays.understudy")
+    assert us.load(tmp_path / "stays.understudy").sample(500, seed=1).equals(drawn)
 
 
 def test_a_plan_has_the_lines_of_every_table(tmp_path):

@@ -52,6 +52,7 @@ from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.differences import differences, modelled
 from understudy.tables.schema import UNNAMED, Schema
 from understudy.tables.table import read
+from understudy.tables.unit_tables import has_unit_columns
 from understudy.tables.values import SchemaError
 
 ROWS_IF_UNKNOWN = 10_000
@@ -98,7 +99,7 @@ def fit(
         RedFlagError: `strict`, and there is a red flag. No row was read, and nothing was charged.
     """
     facts = Schema.of(schema)
-    if isinstance(facts, DatabaseSchema):
+    if isinstance(facts, DatabaseSchema) or has_unit_columns(facts):
         every: dict[str, Any] = {"seed": seed, "progress": progress, "ledger": ledger, "strict": strict}
         made: Any = databases.fit(table, facts, resolve(method), Budget(epsilon=epsilon, delta=delta), **every)
         return made
@@ -133,8 +134,8 @@ def fit_many(
         Every fit by itself keeps the promise of `fit`. Together they cost the sum: the ledger file is charged for each.
     """
     schema = Schema.of(schema)
-    if isinstance(schema, DatabaseSchema):
-        raise SchemaError("fit_many: expected the schema of one table, got that of a database. Use fit for each.")
+    if isinstance(schema, DatabaseSchema) or has_unit_columns(schema):
+        raise SchemaError("fit_many: expected one table without per_unit columns. Use fit for each of the others.")
     fits = _planned_fits(schema, methods, seeds, epsilon, delta)
     if strict:
         for each in fits:
@@ -346,7 +347,7 @@ def plan(
         rows: About how many rows there are, if that is public; used for the time and memory alone.
     """
     schema = Schema.of(schema)
-    if isinstance(schema, DatabaseSchema):
+    if isinstance(schema, DatabaseSchema) or has_unit_columns(schema):
         return databases.plan(schema, resolve(method), Budget(epsilon=epsilon, delta=delta), rows=rows)
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise ValueError(f"rows: expected a whole number >= 1, got {rows!r}.")

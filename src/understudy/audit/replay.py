@@ -22,12 +22,14 @@ from understudy import pipeline
 from understudy.audit import account
 from understudy.audit.comparison import changes, judge, judge_pair
 from understudy.audit.finding import Finding
+from understudy.audit.replay_databases import replay_databases
 from understudy.audit.replay_tables import ReplayTables, replay_tables, small
 from understudy.audit.shortened import shortened
 from understudy.audit.tape import Diverged, Tape
 from understudy.privacy import recording
 from understudy.privacy.plan import Charge
 from understudy.synthesizers.base import Method
+from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.schema import Schema
 
 SEED = 0
@@ -104,14 +106,15 @@ def replay(schema: Schema, method: Method, *, epsilon: float, delta: float) -> R
         epsilon, delta: The budget of every fit.
     """
     started, counted = time.perf_counter(), _Count()
-    schema = small(schema)
+    schema = schema if isinstance(schema, DatabaseSchema) else small(schema)
     short = shortened(method, schema)
 
     def fit(table: Any, frozen: Tape | None = None) -> _Fit:
         counted.fits += 1
         return _watched(table, schema, short, epsilon, delta, Tape(frozen))
 
-    for tables in replay_tables(schema):
+    made = replay_databases(schema) if isinstance(schema, DatabaseSchema) else replay_tables(schema)
+    for tables in made:
         counted.add(_replayed(tables, fit, counted))
     spent = account.epsilon_of(counted.charges, delta)
     counted.add(account.judge(counted.charges, spent, epsilon))

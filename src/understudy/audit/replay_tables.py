@@ -26,7 +26,7 @@ UNHEARD = "a label that nobody else has"
 FAR = 1e300
 _EPOCH = datetime.datetime(1970, 1, 1)
 _FIRST, _LAST = datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31)
-_TYPES: dict[str, Any] = {
+TYPES: dict[str, Any] = {
     "continuous": pl.Float64,
     "integer": pl.Float64,
     "boolean": pl.Boolean,
@@ -103,7 +103,7 @@ def _with_units(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 
 
 def _frame(schema: Schema, cells: dict[str, list[Any]]) -> pl.DataFrame:
-    return pl.DataFrame({c.name: pl.Series(c.name, cells[c.name], dtype=_TYPES[c.kind]) for c in schema})
+    return pl.DataFrame({c.name: pl.Series(c.name, cells[c.name], dtype=TYPES[c.kind]) for c in schema})
 
 
 def _spread(schema: Schema, units: int) -> pl.DataFrame:
@@ -174,3 +174,15 @@ def _unheard(column: Column, number: int) -> Any:
     if column.kind == "categorical":
         return f"{UNHEARD}, number {number}"
     return math.nan if column.kind in ("continuous", "integer") else _end(column, 0)
+
+
+def value_at(column: Column, place: float | int | str) -> Any:
+    """A value of a column: at a level between 0 and 1, at an end ("low", "high") or beyond it ("below", "above").
+
+    A whole number stands for a category that nobody else has, one for each number.
+    """
+    if isinstance(place, str):
+        ends = {"low": (_end, 0), "high": (_end, 1), "below": (_far, -1), "above": (_far, 1)}
+        find, which = ends[place]
+        return find(column, which)
+    return _unheard(column, place) if isinstance(place, int) else _value(column, place)

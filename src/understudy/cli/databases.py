@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import understudy
-from understudy.cli.errors import Refused, argument_errors
+from understudy.cli.errors import Refused, argument_errors, check_place
 from understudy.cli.options import count, print_json, waiting
 
 
@@ -58,6 +58,8 @@ def sample(
 
     loaded: Any = understudy.load(model)
     folder = Path(output)
+    if loaded.single is not None:
+        return _sample_rows(loaded, units, output, seed, where, as_json)
     if rules:
         raise Refused("--rule: expected none for a database. Put the rule into the schema, and fit again.")
     if folder.exists() and not folder.is_dir():
@@ -93,3 +95,19 @@ def sample(
         return
     made = ", ".join(f"{count(frame.height, 'row')} of {name}" for name, frame in tables.items())
     click.echo(f"{count(units, 'unit')} written to {output}: {made}; and where they come from to sample.json.")
+
+
+def _sample_rows(loaded: Any, rows: int, output: str, seed: int | None, where: tuple[str, ...], as_json: bool) -> None:
+    """Draws rows of a single table whose units have columns of their own into one file."""
+    from understudy.tables.where import where_from_text
+    from understudy.tables.writing import write
+
+    check_place(output)
+    conditions = where_from_text(where, loaded.schema.root.schema) if where else None
+    with argument_errors(), waiting(f"drawing {count(rows, 'row')}"):
+        frame = loaded.sample(rows, seed, where=conditions, kind="polars")
+    write(frame, output, loaded.single)
+    if as_json:
+        print_json({"output": output, "rows": rows, "seed": seed})
+    else:
+        click.echo(f"{count(rows, 'row')} written to {output}.")

@@ -28,10 +28,11 @@ from understudy.tables.column import Column
 from understudy.tables.database_design import Design, designs
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.differences import measured
-from understudy.tables.rejection import Acceptance
+from understudy.tables.rejection import Acceptance, SamplingError
 from understudy.tables.schema import Schema
 from understudy.tables.table import Table, read
 from understudy.tables.table_schema import TableSchema, generated_keys
+from understudy.tables.unit_tables import ROWS, UNITS
 from understudy.tables.writing import to_frame
 
 
@@ -45,6 +46,8 @@ class DatabaseModel:
         receipt: What was charged, for what: one for all tables.
         method: The configuration that every table was fitted with.
         kind: The kind of frames that `sample` gives: "polars", "pandas" or "pyarrow".
+        single: The schema of a single table, if the database is one with an invisible parent; then `sample` gives one
+            frame.
         acceptance: Of the last `sample`: how many rows of the root were drawn for the conditions. None before it.
     """
 
@@ -53,6 +56,7 @@ class DatabaseModel:
     receipt: Receipt
     method: Method
     kind: str = "polars"
+    single: Schema | None = None
     acceptance: Acceptance | None = dataclasses.field(default=None, init=False, repr=False)
 
     @property
@@ -66,8 +70,11 @@ class DatabaseModel:
         *,
         where: Mapping[str, Any] | None = None,
         kind: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Any:
         """The tables of `n` synthetic units, by name, in the kind of frame that was fitted.
+
+        Of a single table with columns of its units, `n` rows in one frame: those of as many units as it takes, each
+        with an id. Of the last unit some rows may be left out.
 
         Rows stand in the order of their parents and, within one, in the order of their history. Every foreign key is
         the key of a row that is there.
@@ -86,14 +93,39 @@ class DatabaseModel:
         """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
-        key, made = Key.new(seed), self.designs
+        if self.single is not None:
+            return self._rows(self.single, int(n), where, Key.new(seed), kind or self.kind)
+        return self._frames(self._draw(int(n), where, Key.new(seed)), kind or self.kind)
+
+    def _draw(self, n: int, where: Mapping[str, Any] | None, key: Key) -> dict[str, DrawnTable]:
         drawn: dict[str, DrawnTable] = {}
-        for name, design in made.items():
+        for name, design in self.designs.items():
             if not design.ancestors:
-                drawn[name] = self._draw_root(design, int(n), where, key.child(name))
+                drawn[name] = self._draw_root(design, n, where, key.child(name))
             else:
                 drawn[name] = draw_children(self.tables[name], design, drawn, key=key.child(name))
-        return self._frames(drawn, kind or self.kind)
+        return drawn
+
+    def _rows(self, schema: Schema, n: int, where: Mapping[str, Any] | None, key: Key, kind: str) -> Any:
+        """So many rows of a single table, each with the id and the columns of its unit."""
+        units, most = max(n, 1), self.schema.max_rows(ROWS)
+        drawn = self._draw(units if n else 0, where, key)
+        while len(drawn[ROWS].rank) < n and units < n * most * 100:
+            units *= 2
+            drawn = self._draw(units, where, key)
+        rows = drawn[ROWS]
+        if len(rows.rank) < n:
+            raise SamplingError(f"{units} units have {len(rows.rank)} rows, of {n} wanted. Ask for fewer.")
+        parent = rows.parent[:n]
+        columns = {name: cells[:n] for name, cells in rows.values.items()}
+        columns |= {column.name: drawn[UNITS].values[column.name][parent] for column in self.schema[UNITS].columns}
+        assert schema.unit is not None  # it has columns of its units
+        ids = Column(name=schema.unit, kind="categorical")
+        labels = {**self.tables[ROWS].encoder.labels, **self.tables[UNITS].encoder.labels}
+        labels[ids.name] = generated_keys("unit-000001", units)
+        whole = Schema(columns=(ids, *(dataclasses.replace(each, per_unit=False) for each in schema)), name=schema.name)
+        columns = {ids.name: parent, **columns}
+        return to_frame({name: columns[name] for name in whole.names}, whole, labels, kind)
 
     def _draw_root(self, design: Design, n: int, where: Mapping[str, Any] | None, key: Key) -> DrawnTable:
         fitted = self.tables[design.table.name]
@@ -133,6 +165,7 @@ class DatabaseModel:
             "format": FORMAT,
             "understudy": __version__,
             "database": self.schema.to_toml(),
+            "single": None if self.single is None else self.single.to_toml(),
             "method": {"name": self.method.name, **dataclasses.asdict(self.method)},
             "kind": self.kind,
             "tables": {name: fitted.encoder.facts() for name, fitted in self.tables.items()},
@@ -204,7 +237,8 @@ def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
         encoder = Encoder.from_arrays(design.flat, facts, own)
         tables[name] = FittedTable(encoder, FITTED[method].from_arrays(generator))
     receipt = Receipt.from_json(json.dumps(document["receipt"]))
-    return DatabaseModel(schema, tables, receipt, METHODS[method](**settings), document["kind"])
+    single = None if document["single"] is None else Schema.parse(document["single"], "the model's schema")
+    return DatabaseModel(schema, tables, receipt, METHODS[method](**settings), document["kind"], single)
 
 
 def _as_coded(table: Table, encoder: Encoder) -> dict[str, NDArray[Any]]:

@@ -46,6 +46,8 @@ from understudy.synthesizers.relational.planning import (
 from understudy.tables.database_design import designs
 from understudy.tables.database_schema import UNNAMED, DatabaseSchema
 from understudy.tables.families import flattened, read_families, with_public_keys
+from understudy.tables.schema import Schema
+from understudy.tables.unit_tables import ROWS, UNITS, as_database
 
 ROWS_IF_UNKNOWN = 10_000
 """For the progress bar, if the schema gives no number of rows."""
@@ -53,7 +55,7 @@ ROWS_IF_UNKNOWN = 10_000
 
 def fit(
     given: Any,
-    schema: DatabaseSchema,
+    schema: DatabaseSchema | Schema,
     method: Method,
     budget: Budget,
     *,
@@ -64,10 +66,15 @@ def fit(
 ) -> DatabaseModel:
     """Learns a model of a database under (ε, δ)-differential privacy; arguments as for `pipeline.fit`.
 
+    A single table with columns of its units is one with an invisible parent (tables/unit_tables.py).
+
     Privacy:
         The promise at the head of this module.
     """
     check_method(method)
+    single = None
+    if isinstance(schema, Schema):
+        single, schema, given = schema, as_database(schema), {UNITS: given, ROWS: given}
     schema = with_public_keys(given, schema)
     made = designs(schema)
     whole, key = _ledger(schema, made, method, budget, seed), Key.new(seed)
@@ -95,7 +102,7 @@ def fit(
             schema_sha256=sha256(schema.to_toml()),
             flags=flags_of(schema, method, budget, rows=schema.root.rows or units, seed=seed),
         )
-        return DatabaseModel(schema, tables, receipt, method, kind)
+        return DatabaseModel(schema, tables, receipt, method, kind, single)
 
 
 def lock_database(given: Any, schema: DatabaseSchema, made: Designs, key: Key) -> tuple[dict[str, PrivateRows], str]:
@@ -117,13 +124,14 @@ def lock_database(given: Any, schema: DatabaseSchema, made: Designs, key: Key) -
     return locked, kind
 
 
-def plan(schema: DatabaseSchema, method: Method, budget: Budget, *, rows: int | None = None) -> Plan:
+def plan(schema: DatabaseSchema | Schema, method: Method, budget: Budget, *, rows: int | None = None) -> Plan:
     """How `fit` would divide the budget among the tables, and what to expect. Touches no data.
 
     Args:
         rows: About how many rows a table has, if that is public and its schema does not say.
     """
     check_method(method)
+    schema = as_database(schema) if isinstance(schema, Schema) else schema
     made = designs(schema)
     ledger = _ledger(schema, made, method, budget, None)
     seconds, megabytes = seconds_of(made, method, list(ledger.plan), rows or ROWS_IF_UNKNOWN)

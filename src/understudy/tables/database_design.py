@@ -29,8 +29,8 @@ from understudy.tables.table_schema import TableSchema
 MOST_CONTEXT = 40
 """A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
 
-UNITS, MOST_PLANNED = 10_000, 250_000
-"""Batches are planned for so many units if nothing is known, and for tables of at most so many rows."""
+PLANNED_ROWS = 32_000
+"""Batches of children are planned for so many rows."""
 
 Arrays = Mapping[str, NDArray[Any]]
 Whole = NDArray[np.int64]
@@ -113,13 +113,11 @@ class Design:
 
     @property
     def _planned_rows(self) -> int | None:
-        """The number of rows that batches are planned for: the more rows a unit may have, the fewer units they hold.
+        """The number of rows that batches are planned for; of a table of children a fixed one, for few units a batch.
 
         A batch has room for the most rows of every unit in it, used or not.
         """
-        if self.max_rows == 1:
-            return self.own.rows
-        return min(int((self.own.rows or UNITS) * max(self.max_rows / 2, 1.0)), MOST_PLANNED)
+        return self.own.rows if self.max_rows == 1 else PLANNED_ROWS
 
     @functools.cached_property
     def differences(self) -> tuple[Difference, ...]:

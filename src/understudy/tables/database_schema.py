@@ -241,6 +241,11 @@ class DatabaseSchema:
         return self.tables[self.unit]
 
     @property
+    def rows(self) -> int | None:
+        """About how many units there are, if that is public."""
+        return self.root.rows
+
+    @property
     def private(self) -> tuple[str, ...]:
         """The names of the tables that are learned, parents before their children."""
         return tuple(name for name, table in self.tables.items() if not table.public)

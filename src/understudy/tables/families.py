@@ -3,9 +3,10 @@
 The one rule: which rows of a unit are used, and how they are joined, depends on that unit's own rows and on chance. Of
 the rows with one foreign key at most `max_per_parent` are used, the first in their order or else a random choice, and
 they hang on every used row that has this key. A row whose parent is not there belongs to no unit and is left out, as is
-all but one of the rows of the root that share a key. None of this is counted or told: it is no error.
+all but one of the rows of the root that share a key, and rows of it without one. None of this is counted or told: it is
+no error.
 
-This is the door through which a database comes. Joins happen here and in design.py, before anything is locked.
+This is the door through which a database comes. Joins happen here and in database_design.py, before anything is locked.
 """
 
 import dataclasses
@@ -168,8 +169,7 @@ def _units(texts: pl.DataFrame, table: TableSchema, chance: NDArray[np.float64])
     rows = texts.with_columns(pl.Series("place", np.arange(len(chance))), pl.Series("chance", chance))
     whole = pl.all_horizontal(pl.col(list(table.key)).is_not_null())
     one = rows.filter(whole).sort("chance", "place").unique(list(table.key), keep="first", maintain_order=True)
-    without = rows.filter(~whole)  # nothing hangs on a row without a key; it is a unit all the same
-    return np.sort(pl.concat([one, without])["place"].to_numpy())
+    return np.sort(one["place"].to_numpy())
 
 
 def _children(

@@ -1,0 +1,48 @@
+"""Replays of databases: a unit more, with the most children at every depth, moves no answer beyond its sensitivity."""
+
+import dataclasses
+
+import pytest
+
+from clinic import clinic_schema
+from understudy.audit.replay import replay
+from understudy.audit.replay_databases import replay_databases
+from understudy.privacy.rows import PrivateRows
+from understudy.synthesizers import resolve
+from understudy.tables import families
+
+
+def test_the_unit_more_has_as_many_children_as_it_may_have_and_more():
+    spread, alike = replay_databases(clinic_schema())
+    for tables in (spread, alike):
+        sizes = {name: frame.height for name, frame in tables.table.items()}
+        more = {what: [each[name].height - sizes[name] for name in sizes] for what, each in tables.neighbours.items()}
+        assert more.pop("too many rows") == [1, 8, 32]
+        assert set(map(tuple, more.values())) == {(1, 4, 8)}
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("mst", "aim", "prada")]
+
+
+@pytest.mark.parametrize("name", ["independent", *SLOW])
+def test_a_unit_more_changes_no_exact_answer_by_more_than_was_charged(name):
+    found = replay(clinic_schema(), resolve(name), epsilon=20.0, delta=1e-6)
+    assert found.findings == ()
+    assert found.pairs == 18
+    assert 0.5 < found.worst <= 1.0 + 1e-9
+
+
+@pytest.mark.slow
+def test_a_replay_finds_a_table_whose_units_have_more_rows_than_is_charged(monkeypatch):
+    honest = families._children
+
+    def without_a_cap(texts, table, *others):
+        return honest(texts, dataclasses.replace(table, max_per_parent=1000), *others)
+
+    def without_a_bound(columns, labels, *, key, **_):
+        return PrivateRows(columns, labels, 1)
+
+    monkeypatch.setattr(families, "_children", without_a_cap)
+    monkeypatch.setattr("understudy.databases.pipeline.lock", without_a_bound)
+    found = replay(clinic_schema(), resolve("independent"), epsilon=20.0, delta=1e-6)
+    assert any(finding.check == "sensitivity" for finding in found.findings)
