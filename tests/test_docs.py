@@ -138,7 +138,15 @@ def methods_as_they_were() -> Iterator[None]:
 
 # Pages that train the default method or a learner for every column, or fit a large table, run with the slow tests.
 # `.ci/run` runs the README's in any case.
-TRAINS = {"README.md", "quickstart.md", "tutorial-messy-export.md", "privacy.md", "report.md", "evaluation.md"}
+TRAINS = {
+    "README.md",
+    "quickstart.md",
+    "tutorial-database.md",
+    "tutorial-messy-export.md",
+    "privacy.md",
+    "report.md",
+    "evaluation.md",
+}
 
 
 def marks_of(path: Path) -> list[pytest.MarkDecorator]:

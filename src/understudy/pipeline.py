@@ -16,13 +16,14 @@ Why it holds:
 What the promise does not cover is in docs/privacy.md.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np

@@ -1,6 +1,6 @@
 """The report in a real browser: nothing is too wide, cut off, unreadable or loaded from elsewhere.
 
-Two pages are opened in headless Chromium, on a desktop and on a phone, in light and in dark. What they looked like is
+Three pages are opened in headless Chromium, on a desktop and on a phone, in light and in dark. What they looked like is
 kept in the folder that UNDERSTUDY_ARTIFACTS names, or in build/browser. Without a browser, these tests are skipped.
 """
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.browser
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 ROOT = Path(__file__).parents[2]
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
-VIEWS = list(itertools.product(("alone", "judged"), SIZES, ("light", "dark")))
+VIEWS = list(itertools.product(("alone", "judged", "family"), SIZES, ("light", "dark")))
 each_once = pytest.mark.parametrize(  # for what is slow: each page, each size and each scheme once
     "view", [one for one in VIEWS if one[1:] in (("desktop", "light"), ("phone", "dark"))], indirect=True, ids="-".join
 )
@@ -64,19 +64,21 @@ def strange_table(n: int) -> tuple[pl.DataFrame, us.Schema]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """A page about a model alone, and one with real rows and a true network that has arrows both ways.
+    """A page about a model alone, one with real rows and a true network with arrows both ways, and one of a database.
 
-    Each with the networks that it should show: the model's, and the true one.
+    Each with the networks that it should show: the model's, and the true one; a database has none.
     """
     folder = tmp_path_factory.mktemp("pages")
     alone = us.fit(datasets.example(600), datasets.example_schema(), "copula", epsilon=8.0, progress=False)
     table, schema = strange_table(500)
     model = us.fit(table, schema, "privbayes", epsilon=20.0, seed=1, progress=False)
+    family = us.fit(datasets.hospital(150), datasets.hospital_schema(), "independent", epsilon=8.0, progress=False)
     names = list(model.parents)
     truth = {names[-1]: [names[0]], names[0]: [names[-2]], names[2]: [names[1]]}
     return {
         us.report(alone, folder / "alone.html", rows=300): (alone.parents, datasets.EXAMPLE_PARENTS),
         us.report(model, folder / "judged.html", table, train=table, truth=truth): (model.parents, truth),
+        us.report(family, folder / "family.html", datasets.hospital(150, seed=1), rows=100): (),
     }
 
 
@@ -219,7 +221,7 @@ def read_out(page) -> list[dict[str, Any]]:
 
 def test_every_section_is_seen_and_nothing_is_wider_than_the_window(view):
     sections = view.page.evaluate(SECTIONS)
-    utility = ["utility"] if view.name == "judged" else []
+    utility = ["utility"] if view.name in ("judged", "family") else []
     assert [one["name"] for one in sections][1:] == ["privacy", "learned", *utility, "sign"]
     assert all(one["visible"] and one["height"] > 50 for one in sections)
     assert view.page.evaluate(TOO_WIDE) == []
@@ -240,7 +242,9 @@ def test_labels_are_large_enough_to_read_and_stand_out(view):
 
 
 def test_two_arrows_of_each_column_of_the_network_are_drawn(view):
-    for key, parents in zip(("learned-net", "true-net"), view.networks, strict=True):
+    if view.name == "family":
+        assert len(view.page.evaluate(ARROWS, "keys")) == 2  # of visits, and of prescriptions
+    for key, parents in zip(("learned-net", "true-net"), view.networks, strict=view.name != "family"):
         arrows = view.page.evaluate(ARROWS, key)
         assert len(arrows) == sum(min(len(of), MOST_PARENTS) for of in parents.values()) > 0 and all(arrows)
 

@@ -42,6 +42,8 @@ def evaluate(
     REAL should be a part of the table that was kept from the fit. With --train, two baselines stand beside each value:
     the floor is what the fitted rows themselves reach, the reference what they reach with every column shuffled.
 
+    With a schema of several tables, REAL and SYNTHETIC are folders with a file for each, or files of SQLite or DuckDB.
+
     \b
     Example:
       understudy evaluate holdout.csv synthetic.parquet people.toml
@@ -53,6 +55,9 @@ def evaluate(
 
     facts = read_schema(schema)
     chosen, trained = _listed(metrics), _listed(learners)
+    if isinstance(facts, understudy.DatabaseSchema):
+        _evaluate_database(real, synthetic, facts, train, chosen, trained, seed, as_json)
+        return
     with argument_errors():
         asked = resolve(facts, chosen, trained, train=train is not None)
         if seed < 0:
@@ -69,6 +74,34 @@ def evaluate(
     click.echo(_as_table(found.to_dicts(), baselines=train is not None))
 
 
+def _evaluate_database(
+    real: str,
+    synthetic: str,
+    facts: "understudy.DatabaseSchema",
+    train: str | None,
+    metrics: list[str] | None,
+    learners: list[str] | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Compares two databases, each a folder of files or a file of SQLite or DuckDB."""
+    from understudy.evaluation.database import asked
+    from understudy.evaluation.evaluate import NOT_COVERED
+
+    with argument_errors():
+        asked(metrics, learners)
+        if seed < 0:
+            raise ValueError(f"--seed: expected a whole number >= 0, got {seed}.")
+    with waiting("comparing"):
+        found = understudy.evaluate(real, synthetic, facts, metrics=metrics, train=train, seed=seed)
+    if as_json:
+        print_json({**found.to_json(), "seed": seed})
+        return
+    click.echo(NOT_COVERED)
+    click.echo(str(found.verdict))
+    click.echo(_as_table(found.to_dicts(), baselines=True))
+
+
 def _as_table(rows: list[dict[str, Any]], *, baselines: bool) -> str:
     """The rows of an evaluation as a table, and below it the definition of each metric."""
     import io
@@ -79,7 +112,9 @@ def _as_table(rows: list[dict[str, Any]], *, baselines: bool) -> str:
     from rich.text import Text
 
     numbers = ("value", "floor", "reference") if baselines else ("value",)
-    names = ("metric", "learner", "columns") if any(row["learner"] for row in rows) else ("metric", "columns")
+    names = ("metric", "learner", "columns") if any(row.get("learner") for row in rows) else ("metric", "columns")
+    if rows and "table" in rows[0]:
+        names = ("metric", "table", "columns")
     table = Table(*names, box=SIMPLE_HEAD)
     for number in numbers:
         table.add_column(number, justify="right")
@@ -91,7 +126,7 @@ def _as_table(rows: list[dict[str, Any]], *, baselines: bool) -> str:
     console = Console(file=io.StringIO(), width=10_000, color_system=None)
     console.print(table)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # pyright: ignore[reportAttributeAccessIssue]
-    whole = {", ".join(filter(None, (row["metric"], row["learner"]))): row for row in rows if not row["columns"]}
+    whole = {", ".join(filter(None, (row["metric"], row.get("learner")))): row for row in rows if not row["columns"]}
     return "\n".join([*lines, *(f"{name}: {row['how']}." for name, row in whole.items())])
 
 
@@ -137,6 +172,9 @@ def report(
     holds numbers of real rows, which no budget covers: look at it, do not publish it. Rows given with --synthetic are
     covered only if they came from `understudy sample` and the model, asked again, draws the same ones.
 
+    The page about a database shows its keys, children per parent and histories. DATA is then a folder with a file for
+    each table, or a file of SQLite or DuckDB, and -n counts units.
+
     With --json the command prints where the page and its numbers are; the numbers are in the .json file.
 
     \b
@@ -152,7 +190,9 @@ def report(
     for place in places(output):
         check_place(str(place), model, real, synthetic, train, ledger, truth, audit)
     trained = [] if learners == "none" else _listed(learners)
-    _check_learners(understudy.load(model).schema, trained)
+    facts = understudy.load(model).schema
+    if not isinstance(facts, understudy.DatabaseSchema):
+        _check_learners(facts, trained)
     with waiting("drawing the page" if real is None else "comparing with real rows"):
         page = understudy.report(
             model,

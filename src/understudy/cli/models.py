@@ -84,8 +84,8 @@ def fit(
     """Fits a model to DATA within a privacy budget.
 
     DATA is a file (CSV, Parquet, Excel and others), the URL of a table in a database, or a folder of Parquet files or a
-    quoted glob, which are read in partitions and need not fit into memory. With the schema of a database, it is a folder
-    with a file for each table, or a file of SQLite or DuckDB. SCHEMA states what is publicly known about it. The
+    quoted glob, which are read in partitions and need not fit into memory. With the schema of a database, it is a
+    folder with a file for each table, or a file of SQLite or DuckDB. SCHEMA states what is publicly known about it. The
     receipt, which says what was measured and what it cost, is printed at the end. An existing model file is
     replaced. The receipt shows red flags, such as a large epsilon; with --strict, any of them is a refusal.
 

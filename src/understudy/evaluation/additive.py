@@ -10,6 +10,7 @@ columns (Hastie, Tibshirani and Friedman 2009, "The Elements of Statistical Lear
 """
 
 import dataclasses
+from collections.abc import Collection
 
 import numpy as np
 
@@ -105,6 +106,33 @@ def scores(train: Side, test: Side, coordinates: Coordinates) -> dict[str, float
             found[name] = _r2(guess[:, 0], asked[:, place][:, 0], ~np.isnan(test.numbers[name]))
         else:
             found[name] = _discrimination(guess, test.codes[name], block.classes)
+    return found
+
+
+def target_scores(train: Side, test: Side, coordinates: Coordinates, targets: Collection[str]) -> dict[str, float]:
+    """How well each of some columns of `test` is predicted from all columns that are not among them.
+
+    The same ridge regression and the same scores as in `scores`, with the targets hidden from each other.
+    """
+    shown, places = coordinates.describe(train)
+    asked, _ = coordinates.describe(test)
+    mean = shown.mean(axis=0)
+    shown, asked = shown - mean, asked - mean
+    known = np.ones(shown.shape[1], dtype=bool)
+    for name in targets:
+        known[places[name]] = False
+    features = shown[:, known]
+    moments = features.T @ features / len(shown) + RIDGE * np.eye(features.shape[1])
+    coefficients = np.linalg.solve(moments, features.T @ shown[:, ~known] / len(shown))
+    guess = np.zeros_like(asked)
+    guess[:, ~known] = asked[:, known] @ coefficients
+    found = {}
+    for name in targets:
+        block, place = coordinates.blocks[name], places[name]
+        if block.number:
+            found[name] = _r2(guess[:, place][:, 0], asked[:, place][:, 0], ~np.isnan(test.numbers[name]))
+        else:
+            found[name] = _discrimination(guess[:, place], test.codes[name], block.classes)
     return found
 
 

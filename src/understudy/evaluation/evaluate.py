@@ -14,12 +14,14 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
 
 from understudy.core.svg import Picture
+from understudy.evaluation import database
+from understudy.evaluation.database_verdict import judge_database
 from understudy.evaluation.every import EVERY, EVERY_LEARNER, Scores, column_scores, every
 from understudy.evaluation.metrics import Request, resolve
 from understudy.evaluation.pair import (
@@ -34,9 +36,11 @@ from understudy.evaluation.pair import (
 from understudy.evaluation.picture import picture
 from understudy.evaluation.usefulness import Results, usefulness
 from understudy.evaluation.verdict import Verdict, judge
+from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.schema import Schema
 
 if TYPE_CHECKING:
+    from understudy.evaluation.database import Database
     from understudy.evaluation.pair import Source
 
 NOT_COVERED = "Not covered by the budget: computed on real rows without noise. Look at it, do not publish it."
@@ -81,22 +85,30 @@ class Evaluation(pl.DataFrame):
         """The overall score of the verdict, 0 to 1; larger is better."""
         return self.verdict.score
 
+    def to_json(self) -> dict[str, Any]:
+        """All of it in types that JSON has, with the stamp that no budget covers it."""
+        stamp = {"covered_by_budget": False, "note": NOT_COVERED}
+        return {**stamp, "verdict": self.verdict.to_json(), "rows": self.to_dicts()}
+
     def plot(self) -> Picture:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The verdict as a picture, which a notebook shows and `save` writes as SVG."""
         return picture(self.verdict.to_json())
 
 
 def evaluate(
-    real: "Source",
-    synthetic: "Source",
-    schema: Schema | str | os.PathLike[str],
+    real: "Source | Database",
+    synthetic: "Source | Database",
+    schema: Schema | DatabaseSchema | str | os.PathLike[str],
     *,
     metrics: Iterable[str] | None = None,
     learners: Iterable[str] | None = None,
-    train: "Source | None" = None,
+    train: "Source | Database | None" = None,
     seed: int = 0,
 ) -> Evaluation:
-    """Compares a synthetic table with a real one.
+    """Compares a synthetic table, or a database, with a real one.
+
+    With the schema of a database, `real`, `synthetic` and `train` are tables by name, or a folder with a file for each;
+    the metrics are those of `evaluation.database.HOW`, and the rows of the result name a table or a link.
 
     Args:
         real: The table to be matched: best a part that was kept from `fit`. A path or a frame, as for `fit`.
@@ -126,6 +138,10 @@ def evaluate(
         ImportError: The library of a learner is missing.
     """
     schema = Schema.of(schema)
+    if isinstance(schema, DatabaseSchema):
+        real, synthetic, train = (cast("Database", each) for each in (real, synthetic, train))
+        return _evaluate_database(real, synthetic, schema, metrics=metrics, learners=learners, train=train, seed=seed)
+    real, synthetic, train = (cast("Source", each) for each in (real, synthetic, train))
     tables = {"real": real, "synthetic": synthetic} | ({} if train is None else {"train": train})
     request = resolve(schema, metrics, learners, train=train is not None)
     comparison = _Comparison(schema, tables, request, seed=seed)
@@ -134,6 +150,25 @@ def evaluate(
         floor, reference = comparison.results("train"), comparison.results("train", shuffle=True)
     found = Evaluation(_rows(results, floor, reference), schema=_FRAME, orient="row")
     found._judge = functools.partial(judge, real, synthetic, schema, train=train, seed=seed)
+    return found
+
+
+def _evaluate_database(
+    real: "Database",
+    synthetic: "Database",
+    schema: DatabaseSchema,
+    *,
+    metrics: Iterable[str] | None,
+    learners: Iterable[str] | None,
+    train: "Database | None",
+    seed: int,
+) -> Evaluation:
+    asked = database.asked(metrics, learners)
+    compared = database.open_databases(real, synthetic, schema, train=train, seed=seed)
+    values = database.findings(compared)
+    chosen = [each for each in values if each.metric in asked]
+    found = Evaluation(database.rows_of(chosen), schema=database.FRAME, orient="row")
+    found._verdict = judge_database(compared, values)
     return found
 
 

@@ -9,7 +9,7 @@ Source: Jensen-Shannon distance, Endres and Schindelin (2003), IEEE Trans. Inf. 
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from scipy.spatial.distance import jensenshannon
@@ -58,6 +58,14 @@ def tvd_quantile(pair: Pair, width: int) -> MetricResult:
 def quantile_distances(pair: Pair, *, width: int, bins: int, most: int | None = None) -> Parts:
     """The total variation distance of each marginal of `width` columns, on quantile bins of the real side."""
     return _mean_tvd(pair, _binned(pair, functools.partial(quantile_bins, bins=bins)), width, "", most=most).parts
+
+
+def tuple_distances(pair: Pair, tuples: Iterable[tuple[str, ...]], *, bins: int) -> Parts:
+    """The total variation distance of some marginals, on quantile bins of the real side; 1 if one side has no rows."""
+    if not pair.real.rows or not pair.synthetic.rows:
+        return dict.fromkeys(tuples, float(pair.real.rows != pair.synthetic.rows))
+    binned = _binned(pair, functools.partial(quantile_bins, bins=bins))
+    return {names: total_variation(*_joint([binned[name] for name in names])) for names in tuples}
 
 
 def js(pair: Pair) -> MetricResult:

@@ -104,7 +104,7 @@ def gather(
     files = {"ledger": book, "synthetic rows": synthetic.file, "real rows": real, "training rows": train}
     record, privacy = record_part(model, model_file=model_file, files=files), privacy_part(model, ledger)
     tables = {"synthetic": synthetic.table} if real is None else {"real": real, "synthetic": synthetic.table}
-    columns, matrix, counts, pairs = _summaries(model.schema, tables)
+    columns, matrix, counts, pairs = summaries(model.schema, tables)
     noise = noise_of_columns(model)
     columns = [column | {"noise": noise.get(column["name"])} for column in columns]
     content = {
@@ -195,7 +195,7 @@ def network(model: Model, truth: Mapping[str, list[str]] | None, pairs: Parts) -
 # Columns ------------------------------------------------------------------------------------------------------------
 
 
-def _summaries(schema: Schema, tables: Mapping[str, Any]) -> tuple[list[dict], dict | None, dict[str, int], Parts]:
+def summaries(schema: Schema, tables: Mapping[str, Any]) -> tuple[list[dict], dict | None, dict[str, int], Parts]:
     """Every column of these tables, in the order of the schema, every pair, the numbers of rows, and all pairs."""
     with np.errstate(all="ignore"):  # a warning would reveal somebody's value
         opened = in_known_groups(schema, {key: open_table(table, schema) for key, table in tables.items()})
@@ -209,11 +209,11 @@ def _summaries(schema: Schema, tables: Mapping[str, Any]) -> tuple[list[dict], d
 def _column(column: Column, sides: Sides, labels: Mapping[str, list[str]]) -> dict[str, Any]:
     seen = {"name": column.name, "kind": column.kind}
     if column.is_numeric:
-        return seen | _histogram(column, {key: side.numbers[column.name] for key, side in sides.items()})
+        return seen | histogram(column, {key: side.numbers[column.name] for key, side in sides.items()})
     return seen | _bars(labels[column.name], {key: side.codes[column.name] for key, side in sides.items()})
 
 
-def _histogram(column: Column, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def histogram(column: Column, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Shares of all rows by bin, on one grid for all tables, and quantiles of what is there."""
     present = {key: side[~np.isnan(side)] for key, side in values.items()}
     edges = _edges(column, [side for side in present.values() if len(side)])

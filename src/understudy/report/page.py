@@ -18,13 +18,15 @@ import jinja2
 
 from understudy.core.files import reason, replacing, sha256
 from understudy.core.network_drawing import network
+from understudy.databases.model import DatabaseModel, load
 from understudy.datasets import EXAMPLE_PARENTS, example_schema
 from understudy.evaluation.picture import draw_verdict
-from understudy.model import Model, load
+from understudy.model import Model
 from understudy.privacy.ledger_file import LedgerFile
-from understudy.report import drawing
+from understudy.report import database_drawing, drawing
 from understudy.report.audit import audit_part
 from understudy.report.content import SyntheticRows, gather
+from understudy.report.database import gather_database
 from understudy.report.findings import tables_of
 from understudy.report.provenance import drawn_again
 from understudy.tables.schema import Schema
@@ -40,7 +42,7 @@ class ReportError(ValueError):
 
 
 def report(
-    model: Model | str | os.PathLike[str],
+    model: Model | DatabaseModel | str | os.PathLike[str],
     path: str | os.PathLike[str],
     real: Any = None,
     *,
@@ -56,7 +58,8 @@ def report(
     """Writes a page about a model, and a JSON file of the same name beside it; returns the path of the page.
 
     Args:
-        model: A model, or the path of its file.
+        model: A model, or the path of its file. The page about a database has a drawing of its keys, the children per
+            parent and some histories; then `real`, `synthetic` and `train` are databases, and `rows` counts units.
         path: Where the page goes; it ends in .html.
         real: Real rows to compare with, preferably some that were kept from the fit. A path or a frame, as for `fit`.
             None: a page about the model alone.
@@ -84,17 +87,14 @@ def report(
     _check(synthetic=synthetic, rows=rows, real=real, train=train, seed=seed)
     model_file = model if isinstance(model, str | os.PathLike) else None
     model = load(model) if isinstance(model, str | os.PathLike) else model
-    content = gather(
-        model,
-        _drawn(model, rows, seed) if synthetic is None else _given(synthetic, model),
-        real=real,
-        train=train,
-        ledger=None if ledger is None else LedgerFile(ledger),
-        truth=_truth(truth, model.schema),
-        learners=learners,
-        seed=seed,
-        model_file=model_file,
-    )
+    book = None if ledger is None else LedgerFile(ledger)
+    beside: dict[str, Any] = {"real": real, "train": train, "ledger": book, "seed": seed, "model_file": model_file}
+    if isinstance(model, DatabaseModel):
+        _check_database(truth=truth, learners=learners, audit=audit)
+        _write_both(page, numbers, gather_database(model, synthetic, units=rows, **beside))
+        return page
+    shown = _drawn(model, rows, seed) if synthetic is None else _given(synthetic, model)
+    content = gather(model, shown, truth=_truth(truth, model.schema), learners=learners, **beside)
     _write_both(page, numbers, content | {"audit": audit_part(audit, model)})
     return page
 
@@ -138,23 +138,31 @@ def places(path: str | os.PathLike[str]) -> tuple[Path, Path]:
 def render(content: Mapping[str, Any]) -> str:
     """The page, from what `content.gather` gives. It reads no row."""
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FunctionLoader(_template),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {
         "number": lambda value: "–" if value is None else f"{value:.4g}",
         "percent": drawing.percent,
         "at_most": at_most,
     }
-    text = importlib.resources.files("understudy.report").joinpath("page.html").read_text("utf-8")
-    utility = content["utility"]
+    utility, is_database = content["utility"], content.get("what") == "database"
     tools = {
         "draw": drawing,
         "draw_network": network,
         "draw_verdict": draw_verdict,
         "most_columns": MOST_COLUMNS,
-        "findings": tables_of(utility["verdict"], utility["columns"]) if utility else [],
+        "findings": tables_of(utility["verdict"], utility["columns"]) if utility and not is_database else [],
+        "families": database_drawing,
     }
-    return environment.from_string(text).render(**content, **tools)
+    return environment.get_template("database.html" if is_database else "page.html").render(**content, **tools)
+
+
+def _template(name: str) -> str:
+    return importlib.resources.files("understudy.report").joinpath(name).read_text("utf-8")
 
 
 def at_most(share: float) -> str:
@@ -171,6 +179,12 @@ def _check(*, synthetic: Any, rows: int | None, real: Any, train: Any, seed: int
         raise ReportError("train: expected real rows to compare with as well. Give `real`, rows kept from the fit.")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ReportError(f"seed: expected a whole number >= 0, got {seed!r}.")
+
+
+def _check_database(**given: Any) -> None:
+    for name, value in given.items():
+        if value:
+            raise ReportError(f"{name}: expected none for a database. A page about one has no such part.")
 
 
 def _truth(truth: Any, schema: Schema) -> dict[str, list[str]] | None:

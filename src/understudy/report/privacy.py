@@ -132,18 +132,18 @@ def _is_sampled(model: Model) -> bool:
 
 
 def profile(model: Model) -> list[dict[str, float]]:
-    """What the same noise promises at other deltas: epsilon, and how often a guess at even odds is right at most.
-
-    A fit keeps every pair of its profile at once. It is that of the whole plan, so releases that were not made count.
-    Deltas that the thresholds of rare categories use up have no epsilon; then others near the promised one are given.
-    """
+    """What the noise of a fit promises at other deltas."""
     budget = model.receipt.budget
     planned = planned_mechanisms(model.encoder.schema, model.method, budget)
     return profile_of(budget, planned_charges(planned, Ledger(budget, planned).scale))
 
 
 def profile_of(budget: Budget, charges: Sequence[Charge]) -> list[dict[str, float]]:
-    """The profile of a plan, from what it will charge."""
+    """What the same noise promises at other deltas: epsilon, and how often a guess at even odds is right at most.
+
+    A fit keeps every pair of its profile at once. It is that of the whole plan, so releases that were not made count.
+    Deltas that the thresholds of rare categories use up have no epsilon; then others near the promised one are given.
+    """
     thresholds = math.fsum(charge.times * charge.threshold_delta for charge in charges)
     deltas = {delta for delta in DELTAS if delta > thresholds}
     if len(deltas) < FEWEST_POINTS:

@@ -14,7 +14,8 @@ from typing import Any
 
 from understudy.core.files import reason, sha256
 from understudy.core.text import count
-from understudy.model import Model, load
+from understudy.databases.model import DatabaseModel, load
+from understudy.model import Model
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.synthesizers.red_flags import red_flags
 from understudy.tables.sources import is_url, public_name
@@ -33,7 +34,7 @@ def file_name(source: Any) -> str | None:
     return public_name(source) if is_url(source) else Path(source).name
 
 
-def record_part(model: Model, *, model_file: Any, files: Mapping[str, Any]) -> dict[str, Any]:
+def record_part(model: Model | DatabaseModel, *, model_file: Any, files: Mapping[str, Any]) -> dict[str, Any]:
     """Which fit, which model and which schema a report is about, and which files it was made from.
 
     Args:
@@ -61,7 +62,7 @@ def flags_of(model: Model) -> list[dict[str, Any]]:
     return [flag.to_json() for flag in flags]
 
 
-def ledger_part(ledger: LedgerFile, model: Model) -> dict[str, Any]:
+def ledger_part(ledger: LedgerFile, model: Model | DatabaseModel) -> dict[str, Any]:
     """What a ledger says of this fit and, only if it knows this fit, of all fits of the table together."""
     table, receipt = model.schema.name, model.receipt
     entry, cap = ledger.fit(receipt.id), ledger.cap(table)
@@ -80,7 +81,7 @@ def ledger_part(ledger: LedgerFile, model: Model) -> dict[str, Any]:
     }
 
 
-def _mismatch(entry: Mapping[str, Any] | None, model: Model) -> str | None:
+def _mismatch(entry: Mapping[str, Any] | None, model: Model | DatabaseModel) -> str | None:
     """Why a fit cannot be matched with the ledger's entry; None if it is the same."""
     receipt = model.receipt
     if not receipt.id:

@@ -5,19 +5,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from understudy.core.files import reason, replacing
+from understudy.tables.drafting.database import draft_database, is_database
+from understudy.tables.drafting.database_writing import written_database
 from understudy.tables.drafting.draft import draft_of
 from understudy.tables.drafting.writing import written
 from understudy.tables.values import SchemaError
 
 
 def draft_text(table: Any, *, to: str | os.PathLike[str] | None = None, file: Mapping[str, Any] | None = None) -> str:
-    """The TOML text of the draft for a path or a frame; it is also written to a file if one is named.
+    """The TOML text of the draft for a path or a frame, or for several tables; also written to a file if one is named.
 
     Raises:
-        TableError: The table cannot be read, has no rows, or has two columns of the same name.
+        TableError: A table cannot be read, has no rows, or has two columns of the same name; or no key connects tables.
         SchemaError: The file cannot be written.
     """
-    text = written(draft_of(table, file))
+    text = written_database(draft_database(table)) if is_database(table) else written(draft_of(table, file))
     if to is not None:
         try:
             with replacing(to) as temporary:

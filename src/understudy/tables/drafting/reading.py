@@ -59,36 +59,37 @@ class Sample:
     dialect: Dialect
 
 
-def sample(table: Any, file: Mapping[str, Any] | None = None) -> Sample:
+def sample(table: Any, file: Mapping[str, Any] | None = None, *, rows: int = ROWS) -> Sample:
     """The first rows of a path, the URL of a database, or a pandas, polars or pyarrow table.
 
     Args:
         file: Keys of the dialect that the owner states, in place of what is found.
+        rows: How many rows, from the first on.
 
     Raises:
         TableError: It cannot be read, has no rows, or has two columns of the same name.
         ImportError: It needs a package of the extra `files`; the message says how to install it.
     """
     if not isinstance(table, str | os.PathLike):
-        return _of_frame(nw.to_native(table, pass_through=True))
-    found, dialect = sources.sample(table, rows=ROWS, overrides=file)
+        return _of_frame(nw.to_native(table, pass_through=True), rows)
+    found, dialect = sources.sample(table, rows=rows, overrides=file)
     name = sources.public_name(table)
     return _assembled(found, name if is_url(table) else Path(table).name, sources.title(table), dialect)
 
 
-def _of_frame(native: Any) -> Sample:
+def _of_frame(native: Any, rows: int) -> Sample:
     is_a = nw.dependencies
     if is_a.is_polars_dataframe(native) or is_a.is_polars_lazyframe(native):
         with polars_errors("the polars table", "a table"):
-            frame = native.lazy().head(ROWS).collect()
+            frame = native.lazy().head(rows).collect()
         return _assembled([(each.name, FoundColumn.typed(each)) for each in frame], "the polars table", "table")
     if is_a.is_pandas_dataframe(native):
         _check_names(list(native.columns), "the pandas table")
-        head = native.head(ROWS)
+        head = native.head(rows)
         return _assembled([(name, column_of_pandas(head[name])) for name in head], "the pandas table", "table")
     if is_a.is_pyarrow_table(native):
         _check_names(native.column_names, "the pyarrow table")
-        head = native.slice(0, ROWS)
+        head = native.slice(0, rows)
         found = [(name, column_of_pyarrow(name, head.column(name))) for name in head.column_names]
         return _assembled(found, "the pyarrow table", "table")
     kind = f"{type(native).__module__.split('.')[0]}.{type(native).__name__}"

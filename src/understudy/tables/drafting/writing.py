@@ -50,18 +50,25 @@ _NULLABLE = "# nullable = true           # if a cell may be missing"
 
 def written(draft: Draft) -> str:
     """The TOML text of a draft; `Schema.parse` reads it as it stands."""
-    lines = [_HEADER.format(source=_in_comment(draft.source)), _line("name", draft.name)]
+    lines = [_HEADER.format(source=in_comment(draft.source)), line_of("name", draft.name)]
     lines += ["# rows =                    # about how many rows, if that is public"]
     lines += ['# target = "..."            # the column that people will want to predict']
     lines += [*_unit(draft), *_ignored(draft), *_missing(draft), *_constraints(draft), *_file(draft)]
     return "\n".join(lines + [_column(each) for each in draft.kept]) + "\n"
 
 
-def _line(key: str, value: object) -> str:
+def body(draft: Draft, table: str) -> list[str]:
+    """The lines of one table of a database, below those of its keys."""
+    name = tomli_w.dumps({"tables": {table: {"file": {}}}}).strip().strip("[]")
+    lines = [*_ignored(draft), *_missing(draft), *_constraints(draft), *_file(draft, name)]
+    return [*lines, *(_column(each, table) for each in draft.kept)]
+
+
+def line_of(key: str, value: object) -> str:
     return tomli_w.dumps({key: value}).strip()
 
 
-def _in_comment(text: str) -> str:
+def in_comment(text: str) -> str:
     """A text in quotes that stays within one line, whatever it holds."""
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
@@ -72,7 +79,7 @@ def _unit(draft: Draft) -> list[str]:
             '# unit = "..."              # the column that says whose row it is, if a person may have several; then',
             "# max_rows_per_unit =       # say how many rows of one person are used at most",
         ]
-    unit, most = _line("unit", draft.unit), _line("max_rows_per_unit", draft.max_rows_per_unit)
+    unit, most = line_of("unit", draft.unit), line_of("max_rows_per_unit", draft.max_rows_per_unit)
     if draft.unit_confirmed:
         return [f"{unit}  # {CONFIRMED}", f"{most}  # {CONFIRMED}"]
     return [
@@ -92,7 +99,7 @@ def _ignored(draft: Draft) -> list[str]:
 def _missing(draft: Draft) -> list[str]:
     lines = []
     for name, text in draft.doubtful:
-        lines.append(f"# {_in_comment(name)} may spell a missing value by {text}, an ordinary number elsewhere; {SEEN}")
+        lines.append(f"# {in_comment(name)} may spell a missing value by {text}, an ordinary number elsewhere; {SEEN}")
     if not draft.missing:
         return [*lines, '# missing = ["?"]           # how a missing value is spelt, besides the empty cell']
     return [*lines, "missing = [", *_marked(draft, draft.missing), "]"]
@@ -111,11 +118,11 @@ def _by_rejection(line: str) -> str:
     return f'    {{ rule = {rule}, by = "rejection" }},  # the difference varies more than a column; {mark}'
 
 
-def _file(draft: Draft) -> list[str]:
+def _file(draft: Draft, place: str = "file") -> list[str]:
     """How the file is spelt, as a table of its own."""
     stated = draft.dialect.stated()
-    lines = [f"{_visible(_line(key, value))}  # {SEEN}" for key, value in stated.items()]
-    return ["", "[file]", *lines] if stated else []
+    lines = [f"{_visible(line_of(key, value))}  # {SEEN}" for key, value in stated.items()]
+    return ["", f"[{place}]", *lines] if stated else []
 
 
 def _visible(line: str) -> str:
@@ -129,11 +136,13 @@ def _marked(draft: Draft, entries: tuple[str, ...]) -> list[str]:
 
 def _value(value: object) -> str:
     """A value as TOML writes it on one line."""
-    return _line("x", value).removeprefix("x = ")
+    return line_of("x", value).removeprefix("x = ")
 
 
-def _column(column: ColumnDraft) -> str:
-    table = tomli_w.dumps({"columns": {column.name: {"kind": column.kind}}}).rstrip()
+def _column(column: ColumnDraft, table: str | None = None) -> str:
+    """The lines of a column; of one in a database, with the name of its table."""
+    own = {"columns": {column.name: {"kind": column.kind}}}
+    table = tomli_w.dumps(own if table is None else {"tables": {table: own}}).rstrip()
     lines = ["", table, *(f"# {note}" for note in column.notes)]
     before = ""
     for fact in column.facts:
@@ -149,6 +158,6 @@ def _fact(fact: Fact, why: str) -> str:
     if isinstance(fact.value, list):
         line = f"{fact.key} = [{', '.join(map(_value, fact.value))}]"
     else:
-        line = _line(fact.key, fact.value)
+        line = line_of(fact.key, fact.value)
     why = f"{why}; {SEEN}" if fact.seen else why
     return f"{line}  # {why}" if fact.stated else f"# {line}  # {why}"
