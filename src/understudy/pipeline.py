@@ -166,8 +166,7 @@ def fit_many(
     # What follows raises for structure alone, so a typing mistake costs nothing.
     locked, kind = lock_table(table, schema, fits, engine=summing, memory=memory)
     started, entered = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), list[str]()
-    noted = interruptions_noted(book, entered, len(fits)), _lost_partitions_noted(book, entered, fits)
-    with noted[0], noted[1], engines.running(summing):
+    with _ends_noted(book, entered, fits), engines.running(summing):
         for each in fits:
             budget, named = each.ledger.budget, {"version": __version__, "identity": each.id}
             if book:
@@ -175,9 +174,7 @@ def fit_many(
         with shown(_expectation(schema, fits), progress):
             requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
             generators = _fit_generators(requests)
-        receipts = [
-            _receipt(schema, each, made.encoder.rows, started) for each, made in zip(fits, requests, strict=True)
-        ]
+        receipts = [_receipt(schema, each, of.encoder.rows, started) for each, of in zip(fits, requests, strict=True)]
         return [
             Model(request.encoder, generator, receipt, each.method, kind, schema)
             for each, request, generator, receipt in zip(fits, requests, generators, receipts, strict=True)
@@ -185,12 +182,11 @@ def fit_many(
 
 
 @contextlib.contextmanager
-def _lost_partitions_noted(
-    book: LedgerFile | None, entered: Sequence[str], fits: Sequence["PlannedFit"]
-) -> Iterator[None]:
-    """Says of a partition that cannot be read, after charging has begun, what is spent."""
+def _ends_noted(book: LedgerFile | None, entered: Sequence[str], fits: Sequence["PlannedFit"]) -> Iterator[None]:
+    """Says of a Ctrl-C, or of a partition that cannot be read, after charging has begun, what is spent."""
     try:
-        yield
+        with interruptions_noted(book, entered, len(fits)):
+            yield
     except TableError as error:
         done = sum(each.ledger.charged for each in fits)
         told = f"Before that, {count(max(done - 1, 0), 'measurement')} had been released, and none after."

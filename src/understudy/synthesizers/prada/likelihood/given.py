@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from understudy.core.processors import in_threads, one_thread_each
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Levels
+from understudy.privacy.densities import NEVER
 from understudy.synthesizers.prada.likelihood import columns
-from understudy.synthesizers.prada.likelihood.columns import NEVER
 from understudy.synthesizers.prada.likelihood.drawing import CHUNK, Densities, to_normal
 from understudy.synthesizers.prada.likelihood.variables import Variable
 
