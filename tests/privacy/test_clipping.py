@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy.privacy.clipping import MOST_ROWS, SUMMATION, UNIT, Layer, clipped_sums, summation_blocks, usable_part
+from understudy.privacy.clipping import Layer, clipped_sums
+from understudy.privacy.summation import MOST_ROWS, SUMMATION, UNIT, summation_blocks, usable_part
 
 
 @pytest.fixture(autouse=True)

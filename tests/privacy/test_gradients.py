@@ -17,7 +17,7 @@ from scipy import stats
 from loops import COLUMNS, Regression, exact_run, job, part, run, run_parts, start, table
 from understudy.core.randomness import Key
 from understudy.privacy.batches import capacity_for
-from understudy.privacy.clipping import SUMMATION, Layer
+from understudy.privacy.clipping import Layer
 from understudy.privacy.factors import traced_factors
 from understudy.privacy.gradients import Job, Part, train
 from understudy.privacy.lattice_noise import LatticeNoise
@@ -25,6 +25,7 @@ from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget, BudgetExceeded, PlannedMechanism
 from understudy.privacy.row_programs import SideEffects
 from understudy.privacy.rows import PrivateRows, lock
+from understudy.privacy.summation import SUMMATION
 
 
 @pytest.fixture(autouse=True)

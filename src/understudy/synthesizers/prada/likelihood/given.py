@@ -14,7 +14,7 @@ from understudy.core.randomness import Key
 from understudy.encoding.encoder import Levels
 from understudy.privacy.densities import NEVER
 from understudy.synthesizers.prada.likelihood import columns
-from understudy.synthesizers.prada.likelihood.drawing import CHUNK, Densities, to_normal
+from understudy.synthesizers.prada.likelihood.drawing import CHUNK, Densities
 from understudy.synthesizers.prada.likelihood.variables import Variable
 
 
@@ -66,7 +66,7 @@ def _drawn(
     if made.logits is not None:
         state = columns.draw_state(_without_missing(variable, made.logits) if present else made.logits, draw)
     if variable.number:
-        score = to_normal(columns.draw_score(column, made, draw), densities.knots[j], densities.limit)
+        score = densities._maps[j](columns.draw_score(column, made, draw))
         own = np.where(state == 0, score, np.float32(0.0)) if variable.states else score
     return own, state
 
