@@ -116,7 +116,7 @@ MUTANTS = [
     ),
     Mutant(
         "half the noise on gradients",
-        GRADIENTS,
+        "privacy/compiled_training.py",
         "            active = stack([numbers < each.rounds for each in trainings])\n",
         "            active = stack([numbers < each.rounds for each in trainings])\n"
         "            drawn = [each._replace(noise=(each.noise / 2).astype(each.noise.dtype)) for each in drawn]\n",
@@ -170,6 +170,22 @@ MUTANTS = [
         "scale = jnp.maximum(1.0, ",
         "dpgan",
         "sensitivity",
+    ),
+    Mutant(
+        "gradients of densities are not clipped",
+        "privacy/density_training.py",
+        "scale = np.minimum(np.float32(1.0), ",
+        "scale = np.maximum(np.float32(1.0), ",
+        "prada",
+        "sensitivity",
+    ),
+    Mutant(
+        "half the noise on the gradients of densities",
+        "privacy/density_training.py",
+        "rounded_sum(layer, part, grid.step)",
+        "rounded_sum(layer, part // 2, grid.step)",
+        "prada",
+        "sampler",
     ),
     Mutant(
         "a batch statistic",
@@ -254,7 +270,7 @@ MUTANTS = [
     ),
     Mutant(
         "one stream of noise for all rounds of a training",
-        GRADIENTS,
+        "privacy/compiled_training.py",
         "draw_rounds(each.key, numbers,",
         "draw_rounds(each.key, 0 * numbers,",
         "dpgan",

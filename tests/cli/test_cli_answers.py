@@ -50,9 +50,9 @@ def leaves(command: click.Command = cli, path=()):
 
 
 @pytest.mark.parametrize(("path", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in leaves()])
-def test_every_command_has_json_except_the_one_that_prints_a_script(path, command):
+def test_every_command_has_json_except_a_script_and_a_page(path, command):
     flags = {flag for parameter in command.params for flag in parameter.opts}
-    assert ("--json" in flags) == (path != ("completion",))
+    assert ("--json" in flags) == (path not in (("completion",), ("studio",)))
 
 
 def test_a_schema_has_the_keys_of_its_file(folder, tmp_path, mixed_schema):

@@ -25,7 +25,7 @@ LINES = [
     ("schema draft", "Missing argument 'DATA'"),
     ("schema draft people.csv", "Missing option '-o'"),
     ("schema draft gone.csv -o s.toml", "no such file"),
-    ("schema draft . -o s.toml", "expected a file that ends in"),
+    ("schema draft . -o s.toml", "empty.csv is empty"),
     ("schema draft people.toml -o s.toml", "expected a file that ends in"),
     ("schema draft empty.csv -o s.toml", "empty"),
     ("schema draft header.csv -o s.toml", "no rows"),

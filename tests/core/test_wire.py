@@ -41,7 +41,9 @@ def test_a_map_of_rows_is_the_same_map():
     np.testing.assert_array_equal(found.apply([x], uniforms), row_map.apply([x], uniforms))
 
 
-@pytest.mark.parametrize("value", [object(), len, np.array([object()]), [lambda: 0], pytest], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value", [object(), len, np.array([object()]), [lambda: 0], pytest], ids=lambda value: type(value).__name__
+)
 def test_nothing_that_could_act_goes_in(value):
     with pytest.raises(TypeError, match="pack: expected"):
         wire.pack(value)

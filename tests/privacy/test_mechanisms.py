@@ -1,6 +1,7 @@
 """All mechanisms: each charges before it reads, scales with the rows of a unit, and takes no function of rows."""
 
 import ast
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar
@@ -95,8 +96,10 @@ def test_a_spent_ledger_is_refused_before_a_row_is_read(mechanism, per_row, run)
 @every_mechanism
 def test_a_charge_is_on_the_receipt_even_if_reading_fails(mechanism, per_row, run):
     ledger = ledger_of(mechanism)
-    with pytest.raises((KeyError, StopIteration)):
-        run(locked(), ledger=ledger, key=Key.new(0))
+    with (
+        pytest.raises((KeyError, StopIteration)) if run is not MECHANISMS["row count"][2] else contextlib.nullcontext()
+    ):
+        run(locked(), ledger=ledger, key=Key.new(0))  # that there is no column does not keep rows from being counted
     assert ledger.left("it") == 0
 
 

@@ -19,7 +19,7 @@ def test_slopes_are_those_of_the_mean_log_density():
             named = dict(zip(Learned._fields, learned, strict=True))
             return jnp.sum(jnp.mean(log_density(weights._replace(**named), jnp.asarray(read), part.shape), axis=1))
 
-        expected = jax.grad(total)([jnp.asarray(each) for each in weights[:4]])
+        expected = jax.jit(jax.grad(total))([jnp.asarray(each) for each in weights[:4]])
         found = slope(weights, fixed_of(weights, part.shape), read, part.shape)
         for name, one, other in zip(Learned._fields, found, expected, strict=True):
             if other.size:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy import pipeline
-from understudy.privacy import counts, embedding, moments, row_maps, selection
+from understudy.privacy import counts, embedding, moments, row_maps, selection, sums
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.pair_selection import PairSelection
 from understudy.privacy.rows import PrivateRows
@@ -107,13 +107,13 @@ class Watch:
 
     # What is wrapped ------------------------------------------------------------------------------------------------
 
-    def lock_table(self, original: Callable[..., Any], table: Any, schema: Any, fits: Any) -> Any:
+    def lock_table(self, original: Callable[..., Any], table: Any, schema: Any, fits: Any, **options: Any) -> Any:
         """Locks the table, or for each fit the one that it is to be given; and both known tables beside it."""
-        locked, kind = original(table, schema, fits)
+        locked, kind = original(table, schema, fits, **options)
         if self._fitted is not None:
-            both = [original(known, schema, fits)[0] for known in self._tables]
+            both = [original(known, schema, fits, **options)[0] for known in self._tables]
             locked = [both[world][i] for i, world in enumerate(self._fitted)]
-        without, with_units = (original(known, schema, fits)[0] for known in self._tables)
+        without, with_units = (original(known, schema, fits, **options)[0] for known in self._tables)
         self._both.clear()
         self._by_ledger.clear()
         for fit, rows, *both in zip(fits, locked, without, with_units, strict=True):
@@ -248,7 +248,7 @@ class Watch:
 
 
 def _length(rows: PrivateRows) -> int:
-    return len(next(iter(rows._exact.values())))
+    return sums.exact_row_count(rows)
 
 
 def _of_choice(without: Floats, with_units: Floats, chosen: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.interpolation import interpolated
+from understudy.privacy.interpolation import interpolated
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -26,6 +26,8 @@ PURPOSES = {
     "files": "Excel, SPSS, Stata and SAS files, and DuckDB and PostgreSQL databases",
     "gpu": "fits on an NVIDIA card",
     "browser": "the tests that open pages in a browser",
+    "ray": "fits, samples and benchmarks on a Ray cluster",
+    "docs": "the documentation's site, and releases",
     "dev": "the tests",
 }
 

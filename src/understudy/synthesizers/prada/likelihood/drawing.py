@@ -15,10 +15,10 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.interpolation import Interpolation
 from understudy.core.processors import in_threads, one_thread_each
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Levels
+from understudy.privacy.interpolation import Interpolation
 from understudy.privacy.normal_scores import normal_score
 from understudy.synthesizers.prada.likelihood import columns
 from understudy.synthesizers.prada.likelihood.columns import Column, Outputs

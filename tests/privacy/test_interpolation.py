@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.core.interpolation import MANY, Interpolation, interpolated
+from understudy.privacy.interpolation import MANY, Interpolation, interpolated
 
 KNOTS = {
     "even": np.linspace(0.0, 1.0, 7),
