@@ -224,7 +224,7 @@ def test_maps_of_private_rows_agree_with_public_rows(variable):
     assert ((made["seen"][spread] >= within[0]) & (made["seen"][spread] <= within[1])).all()
     back = variable.level_of(made["own"][spread], state[spread], np.zeros(spread.sum()))
     apart = np.abs(normal_score(np.clip(back, edge, 1 - edge)) - made["seen"][spread])
-    assert np.mean(apart < 0.05) > 0.98  # but for the edges
+    assert not spread.any() or np.mean(apart < 0.05) > 0.98  # but for the edges
 
 
 def test_inputs_of_private_rows_are_those_of_public_rows():

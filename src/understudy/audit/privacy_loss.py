@@ -102,7 +102,7 @@ class Watch:
         self._by_ledger: dict[int, tuple[Ledger, FitLoss]] = {}
         self._both: dict[int, tuple[PrivateRows, tuple[PrivateRows, PrivateRows]]] = {}
         self._silent = False
-        self._lengths = 0, 0
+        self._ordinary = 0
         self._scores = np.zeros(0)
 
     # What is wrapped ------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Watch:
         made = original(rows, *args, **named)
         if id(rows) in self._both:
             with self._silence():
-                self._lengths = _length(rows), _length(self._both[id(rows)][1][0])
+                self._ordinary = _length(self._both[id(rows)][1][0])
                 self._keep(made, [original(each, *args, **named) for each in self._both[id(rows)][1]])
         return made
 
@@ -203,17 +203,17 @@ class Watch:
         """Noise; none while an exact answer on a known table is asked for."""
         return np.zeros(size) if self._silent else original(sigma, size, key)
 
-    def uniforms(self, original: Callable[..., Floats], row_map: Any, rows: int) -> Floats:
+    def uniforms(self, original: Callable[..., Floats], row_map: Any, first: int, rows: int) -> Floats:
         """The random levels of rows. Known rows have those of the fit, which the attacker is told, canaries others.
 
         They are drawn independently of each other and of all values, and the promise holds whatever they are.
         """
-        if not self._silent:
-            return original(row_map, rows)
-        fitted, ordinary = self._lengths
-        own = original(row_map, fitted)[:, :ordinary]
-        others = np.random.default_rng(0).random((max(rows - ordinary, 0), row_maps.draws(row_map))).T
-        return np.concatenate([own, others], axis=1)[:, :rows]
+        found = original(row_map, first, rows)
+        canaries = max(first + rows - max(self._ordinary, first), 0) if self._silent else 0
+        if canaries and len(found):
+            others = np.random.default_rng(0).random((first + rows - self._ordinary, len(found))).T
+            found[:, rows - canaries :] = others[:, -canaries:]
+        return found
 
     def largest(self, original: Callable[..., int], scores: Floats, scale: float, key: Any) -> int:
         if not self._silent:
