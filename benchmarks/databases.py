@@ -8,6 +8,9 @@ with children and consecutive siblings keep 60 % of the way from shuffled childr
 twice the floor (ε = 5); prediction reaches 80 % (ε = 5). Runs that are in the file already are not repeated.
 """
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import argparse
 import itertools
 import json

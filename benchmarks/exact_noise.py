@@ -7,6 +7,9 @@ process, and what is compared is processor time, which hardly depends on what el
     python benchmarks/exact_noise.py --case numbers-20 --times 3
 """
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import argparse
 import contextlib
 import dataclasses
@@ -22,11 +25,11 @@ from scipy.special import ndtri
 
 import understudy as us
 from speed_tables import CASES
-from understudy.privacy import batches, clipping, gradients
+from understudy.privacy import batches, clipping, compiled_training
 from understudy.privacy.ledger import Ledger
 from understudy.synthesizers.prada.likelihood import fit as prada
 
-EXACT = gradients.draw_rounds, gradients.add_noise, clipping.summation_blocks
+EXACT = compiled_training.draw_rounds, compiled_training.add_noise, clipping.summation_blocks
 
 
 class Measured(Exception):
@@ -54,7 +57,11 @@ def real_rounds(key, numbers, rate, noise, units, *, part=0, steps, most, size):
 
 
 def use(draw_rounds: Callable[..., Any], add_noise: Callable[..., Any], blocks: Callable[..., int]) -> None:
-    gradients.draw_rounds, gradients.add_noise, clipping.summation_blocks = draw_rounds, add_noise, blocks
+    compiled_training.draw_rounds, compiled_training.add_noise, clipping.summation_blocks = (
+        draw_rounds,
+        add_noise,
+        blocks,
+    )
     jax.clear_caches()
 
 

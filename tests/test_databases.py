@@ -1,5 +1,8 @@
 """Databases, fitted and drawn: keys that fit, rules that hold, and what the receipt says. Fits are small and cheap."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import dataclasses
 
 import numpy as np

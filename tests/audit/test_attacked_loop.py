@@ -1,5 +1,8 @@
 """The attack on the steps of a training: gradients are those that are added up, and losses those of a mixture."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,8 @@
 """Replays of databases: a unit more, with the most children at every depth, moves no answer beyond its sensitivity."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import dataclasses
 
 import pytest

@@ -1,5 +1,8 @@
 """Replay: fits to neighbouring tables with equal releases differ inside of mechanisms alone, by what was charged."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import ast
 import dataclasses
 import inspect

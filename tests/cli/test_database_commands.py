@@ -1,5 +1,8 @@
 """Commands on several tables: a folder is drafted, checked and judged like a file."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import json
 
 import pytest

@@ -1,5 +1,8 @@
 """`evaluate` on a database: floors and references stand beside each value, broken rows are counted, words compare."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import json
 
 import polars as pl

@@ -1,5 +1,8 @@
 """Metrics of families: each is what a loop over rows computes, 0 for a database against itself, and blind to keys."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import itertools
 from collections import Counter
 

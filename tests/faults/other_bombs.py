@@ -1,5 +1,8 @@
 """Files of other programs that would fill a machine's memory if they were believed: Arrow, Excel, SPSS and Stata."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import io
 import tempfile
 import zipfile

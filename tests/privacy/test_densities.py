@@ -1,5 +1,8 @@
 """Trainings of densities: each row by itself, clipped sums as by brute force, and noise that is what is charged."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import numpy as np
 import pytest
 

@@ -1,5 +1,8 @@
 """Partitions: the same bits however a table is cut, and units bounded wherever their rows are."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import dataclasses
 import itertools
 

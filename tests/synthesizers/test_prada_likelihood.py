@@ -1,5 +1,8 @@
 """The method `prada`: settings and plan, what it measures and charges, and what its fits learn."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import dataclasses
 
 import numpy as np

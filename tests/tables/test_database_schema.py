@@ -1,5 +1,8 @@
 """Schemas of databases: what is read, what follows from it, and what is refused."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import dataclasses
 
 import pytest

@@ -1,5 +1,8 @@
 """Tables in partitions: the same cells as a table that is read at once, the same refusals, and pieces that fit."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import numpy as np
 import polars as pl
 import pytest

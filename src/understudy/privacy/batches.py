@@ -159,8 +159,10 @@ def draw_rounds(
     """
     import jax
 
-    of_part = {"part": part, "steps": steps, "most": most, "size": size, "among": among}
-    made = [draw_round(key, number, rate, noise, units, **of_part) for number in numbers.tolist()]
+    made = [
+        draw_round(key, number, rate, noise, units, part=part, steps=steps, most=most, size=size, among=among)
+        for number in numbers.tolist()
+    ]
     found, drawn, drawn_noise = (np.stack(each) for each in zip(*made, strict=True))
     words = [key.child(f"round {number}").child(f"part {part}").child("loop").words(1) for number in numbers.tolist()]
     keys = jax.device_put(np.stack([word.view(np.uint32) for word in words]))

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+Floats = NDArray[np.floating[Any]]
 
 # The deviation of a component stays between these, in units of s, so that no density is large without bound.
 SCALES = (0.05, 3.0)
@@ -147,8 +147,8 @@ class Derivatives(NamedTuple):
 class Slopes(NamedTuple):
     """Sums over rows of the slopes by both layers."""
 
-    first: NDArray[np.floating[Any]]  # (columns, inputs + 1, hidden + linear)
-    second: NDArray[np.floating[Any]]  # (columns, hidden + 1, outputs)
+    first: Floats  # (columns, inputs + 1, hidden + linear)
+    second: Floats  # (columns, hidden + 1, outputs)
 
 
 def fixed_of(weights: Weights, shape: Shape) -> Fixed:
@@ -211,7 +211,7 @@ def slopes_of(made: Derivatives, fixed: Fixed, *, blocks: int = 1) -> Slopes:
     """
     (d, h, n), linear = made.hidden.shape, made.by_linear.shape[1]
     length = -(-n // blocks)
-    totals: list[NDArray[np.floating[Any]]] = []
+    totals: list[Floats] = []
     for rows in (slice(k, k + length) for k in range(0, n, length)):
         x, by_second = made.features[rows], made.by_second[:, :, rows]
         sums = (

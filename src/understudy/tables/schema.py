@@ -89,7 +89,7 @@ class Schema:
                 continue
             if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
                 raise SchemaError(f"{key}: expected an integer >= 1, got {show(count)}.")
-            if count > MOST_ROWS:
+            if int(count) > MOST_ROWS:
                 raise SchemaError(f"{key}: expected at most {MOST_ROWS}, got {show(count)}.")
             self._set(key, int(count))
         if (self.unit is None) != (self.max_rows_per_unit is None):

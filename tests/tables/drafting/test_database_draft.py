@@ -1,5 +1,8 @@
 """Drafts of databases: keys are found by name and by cells, the tree leads to people, and no cell is told."""
 
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+
 import dataclasses
 import sqlite3
 
