@@ -96,6 +96,7 @@ def test_conditions_are_about_the_root(model):
     assert [frame.height for frame in nobody.values()] == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_children_depend_on_their_parent_and_on_the_row_before():
     model = us.fit(clinic(800), clinic_schema(), "mst", epsilon=100, delta=1e-6, seed=1)
     drawn = model.sample(800, seed=2)

@@ -52,6 +52,7 @@ def test_what_cannot_be_audited_is_refused(given, word):
         us.audit(us.Schema.parse(SCHEMA, "mutants"), **asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param("example", marks=pytest.mark.slow), "scale-free-linear"])
 def test_a_claim_stands_on_a_simulated_table(name):
     found = us.audit(simulated=name, method="independent", epsilon=1.0, delta=1e-5)

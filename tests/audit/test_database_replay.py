@@ -27,6 +27,7 @@ def test_the_unit_more_has_as_many_children_as_it_may_have_and_more():
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("mst", "aim", "prada")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["independent", *SLOW])
 def test_a_unit_more_changes_no_exact_answer_by_more_than_was_charged(name):
     found = replay(clinic_schema(), resolve(name), epsilon=20.0, delta=1e-6)

@@ -42,6 +42,7 @@ def test_an_honest_method_is_not_accused_and_the_bound_is_not_vacuous():
     assert json.loads(result.to_json())["passed"] is True
 
 
+@pytest.mark.slow
 def test_too_little_noise_is_certified(monkeypatch):
     honest = counts.discrete_gaussian
     monkeypatch.setattr(counts, "discrete_gaussian", lambda sigma, size, key: honest(sigma / 3, size, key))

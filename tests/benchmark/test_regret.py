@@ -189,6 +189,7 @@ def test_latex_is_refused(folder):
     assert answer.exit_code != 0 and "expected markdown or csv with --regret" in answer.output
 
 
+@pytest.mark.slow
 def test_the_figure_is_the_same_whenever_it_is_drawn(folder, tmp_path):
     pytest.importorskip("matplotlib")
     where = folder(RUNS)

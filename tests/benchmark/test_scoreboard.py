@@ -580,6 +580,7 @@ def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_svg(folder, tmp_path):
     place = folder(finished(), FIGURE)
     first, second = (figures.write_figures(place, tmp_path / name) for name in ("one", "two"))

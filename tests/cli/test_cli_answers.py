@@ -139,6 +139,7 @@ scores = ["tvd1"]
 )
 
 
+@pytest.mark.slow
 def test_a_benchmark_and_its_tables_can_be_read(tmp_path):
     grid, results = tmp_path / "grid.toml", tmp_path / "results"
     grid.write_text(GRID)

@@ -404,6 +404,7 @@ def test_values_are_finite_and_total_variation_is_at_most_one(real, synthetic):
     assert found["correlation_mean"] <= found["correlation_max"] + 1e-12
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(real=column, synthetic=column)
 def test_total_variation_does_not_mind_which_side_is_real(real, synthetic):

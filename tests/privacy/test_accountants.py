@@ -26,6 +26,7 @@ def _run(before: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_costs_are_those_of_the_whole_import_to_the_last_bit():
     light, light_loaded = _run("")
     whole, whole_loaded = _run("import scipy.stats, scipy.signal, scipy.optimize")

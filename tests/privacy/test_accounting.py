@@ -109,6 +109,7 @@ def test_the_form_for_small_numbers_continues_the_usual_one_from_above(mu):
     assert below >= above
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=5)
 @given(noises=st.lists(st.floats(2.0, 60.0), min_size=2, max_size=8))
 def test_merging_gaussians_changes_nothing(noises):

@@ -228,6 +228,7 @@ def test_no_unit_is_seen_more_clearly_than_epsilon_allows_and_the_attack_is_shar
     assert 0.4 * BUDGET.epsilon < shown <= BUDGET.epsilon
 
 
+@pytest.mark.slow
 @every_attack
 def test_the_attack_catches_halved_noise(attack, tries, module, noise, monkeypatch):
     honest = getattr(module, noise)

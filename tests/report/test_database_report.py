@@ -17,6 +17,8 @@ from understudy.datasets import hospital, hospital_schema
 from understudy.report import ReportError
 from understudy.report.database import HISTORIES, key_graph
 from understudy.report.database_drawing import keys
+
+pytestmark = pytest.mark.slow  # each fits a database
 from understudy.report.record import verify
 
 REAL = hospital(150, seed=9)

@@ -254,6 +254,7 @@ def test_no_test_on_a_gaussian_of_that_mu_passes_its_bound():
     assert (there > np.quantile(away, 0.99)).mean() == pytest.approx(bound["true_positives"], abs=0.002)
 
 
+@pytest.mark.slow
 def test_training_on_batches_gets_no_gaussian_bound(people):
     model = us.load(people / "m.understudy")
     assert privacy_part(model, None)["attacker"]["gaussian"] is not None
@@ -523,6 +524,7 @@ def test_categories_that_the_schema_does_not_list_are_named(tmp_path):
     assert "all rows with the same" in (tmp_path / "a.html").read_text()
 
 
+@pytest.mark.slow
 def test_twenty_columns_are_drawn_in_ten_seconds(tmp_path):
     draw = np.random.default_rng(0)
     table = pl.DataFrame({f"c{place}": draw.normal(size=2000) for place in range(20)})

@@ -391,6 +391,7 @@ RANDOM = st.one_of(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", FAIR)
 @given(constraints=st.lists(RANDOM, min_size=1, max_size=3), seed=st.integers(0, 5))
 @settings(deadline=None, derandomize=True, max_examples=15)
@@ -567,6 +568,7 @@ def test_independent_columns_are_conditioned_without_rejection(models):
     assert rows["packs"].null_count() > 100
 
 
+@pytest.mark.slow
 def test_a_condition_on_a_total_of_independent_columns_is_on_the_sum(models):
     model = constrained(models["independent"], {"rule": "total = drugs + 'ward fee'", "tolerance": 1})
     rows = model.sample(5000, 0, where={"total": (10, 12)})

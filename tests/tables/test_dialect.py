@@ -372,6 +372,7 @@ def cells_of(table):
     return list(zip(table.columns["column_1"].tolist(), table.columns["column_2"].tolist(), texts, strict=True))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=8), DIALECTS)
 @settings(deadline=None, derandomize=True, max_examples=20)
 def test_a_cell_is_read_by_itself_in_every_dialect(tmp_path_factory, rows, dialect):

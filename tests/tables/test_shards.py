@@ -54,6 +54,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
+@pytest.mark.slow
 def test_three_processes_write_the_bytes_that_one_writes(model, folder, tmp_path):
     assert contents(written_here(model, tmp_path / "rows", ROWS, 7, **ASKED)) == contents(folder)
 

@@ -50,7 +50,7 @@ class Count:
         capfd.readouterr()
 
     def examples(self, number):
-        return settings(deadline=None, derandomize=True, max_examples=number * self.effort)
+        return settings(deadline=None, derandomize=True, max_examples=max(number * self.effort // 2, 5))
 
     def read(self, source, kinds, missing=()):
         found = values(source, kinds, missing)
