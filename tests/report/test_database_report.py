@@ -17,9 +17,9 @@ from understudy.datasets import hospital, hospital_schema
 from understudy.report import ReportError
 from understudy.report.database import HISTORIES, key_graph
 from understudy.report.database_drawing import keys
+from understudy.report.record import verify
 
 pytestmark = pytest.mark.slow  # each fits a database
-from understudy.report.record import verify
 
 REAL = hospital(150, seed=9)
 
