@@ -82,7 +82,7 @@ class Prada(LikelihoodSettings):
 
     @classmethod
     def fit_many(cls, requests: Sequence[FitRequest]) -> list[FittedDensity]:
-        """Trains many at once: those of equal shape in one compiled program. Privacy: as of `fit`, each by itself."""
-        from understudy.synthesizers.prada.likelihood.fit import fit_densities  # loads JAX
+        """Trains many at once: their steps run side by side. Privacy: as of `fit`, each by itself."""
+        from understudy.synthesizers.prada.likelihood.fit import fit_densities
 
         return fit_densities(requests)
