@@ -94,10 +94,10 @@ def test_counts_have_the_cells_of_the_rows_and_penalties_from_their_noise():
         code = codes[one] * BINS[other].size + codes[other]
         np.testing.assert_array_equal(found[:, start : start + size], code[:, None] == np.arange(size))
         made, own = np.bincount(code, minlength=size) / pool.count, slice(start, start + size)
-        excess = ((term.shares[own] - made) ** 2).sum() - size * noise**2 - 1 / pool.count
-        np.testing.assert_allclose(term.penalty[own], noise**2 / excess)
+        excess = ((term.targets[own] - made) ** 2).sum() - size * noise**2 - 1 / pool.count
+        np.testing.assert_allclose(term.penalty[own], (noise**2 + made / pool.count) / excess)
         even = np.full(pool.count, 1 / pool.count)
-        np.testing.assert_allclose(term.gaps(even)[own], made - term.shares[own], atol=1e-12)
+        np.testing.assert_allclose(term.gaps(even)[own], made - term.targets[own], atol=1e-12)
         start += size
 
 
@@ -107,6 +107,14 @@ def test_a_count_that_the_pool_has_already_is_left_out():
     term = count_term([measured_pair(codes, np.ones(pool.count))], codes, pool.count)
     assert term.size == 0
     np.testing.assert_array_equal(tilt([term], pool.count), np.ones(pool.count))
+
+
+def test_a_single_column_stays_in_the_term_so_that_others_do_not_move_it():
+    pool = pool_of()
+    codes = pool.codes(BINS)
+    single = Measured(("age",), np.bincount(codes["age"], minlength=BINS["age"].size).astype(float), 1.0)
+    term = count_term([single], codes, pool.count)
+    assert term.cliques == (("age",),) and term.sizes == (BINS["age"].size,)
 
 
 def test_moments_are_products_of_features_of_two_columns_over_clipped_rows(monkeypatch):
@@ -122,8 +130,8 @@ def test_moments_are_products_of_features_of_two_columns_over_clipped_rows(monke
     assert list(zip(*term.pairs, strict=True)) == expected
     even = np.full(500, 1 / 500)
     made = [x[f] @ x[g] / 500 for f, g in expected]
-    np.testing.assert_allclose(term.gaps(even) + term.means, made, atol=1e-5)
-    np.testing.assert_allclose(term.means, [moments.means[pair] for pair in expected])
+    np.testing.assert_allclose(term.gaps(even) + term.targets, made, atol=1e-5)
+    np.testing.assert_allclose(term.targets, [moments.means[pair] for pair in expected])
     theta = np.random.default_rng(0).standard_normal(term.size)
     scores = sum(t * x[f] * x[g] for t, (f, g) in zip(theta, expected, strict=True))
     np.testing.assert_allclose(term.scores(theta), scores, rtol=1e-3, atol=1e-3)
@@ -132,7 +140,13 @@ def test_moments_are_products_of_features_of_two_columns_over_clipped_rows(monke
 def counted(codes, shares, penalty):
     """A count of one column."""
     cells = sparse.csr_array(np.eye(len(shares))[codes])
-    return CountTerm(cells=cells, shares=np.array(shares), penalty=np.full(len(shares), penalty))
+    return CountTerm(
+        cliques=(("a",),),
+        sizes=(len(shares),),
+        cells=cells,
+        targets=np.array(shares),
+        penalty=np.full(len(shares), penalty),
+    )
 
 
 def hand_made_terms(rows=200):
@@ -140,7 +154,8 @@ def hand_made_terms(rows=200):
     x = draw.standard_normal((3, rows)).astype(np.float32)
     count = counted(draw.integers(0, 3, rows), [0.5, 0.2, 0.3], 0.05)
     pairs = np.array([0, 0, 1]), np.array([1, 2, 2])
-    moment = MomentTerm(rows=x, pairs=pairs, means=np.array([0.3, -0.2, 0.1]), penalty=np.array([0.1, 0.5, 2.0]))
+    targets, penalty = np.array([0.3, -0.2, 0.1]), np.array([0.1, 0.5, 2.0])
+    moment = MomentTerm(used=np.arange(3), rows=x, pairs=pairs, targets=targets, penalty=penalty)
     return count, moment
 
 
@@ -180,7 +195,7 @@ def test_weights_are_the_nearest_to_even_ones_that_pay_for_their_gaps(monkeypatc
     np.testing.assert_allclose(found, np.exp(best.x) / np.exp(best.x).sum(), atol=2e-3)
 
 
-def test_without_noise_weighted_rows_have_the_counts_and_moments_that_were_measured(monkeypatch):
+def test_without_noise_weighted_rows_have_what_was_measured_up_to_the_chance_in_them(monkeypatch):
     monkeypatch.setattr(tilts, "ITERATIONS", 500)
     monkeypatch.setattr(tilts, "TOLERANCE", 1e-12)
     pool = pool_of(2000)
@@ -191,9 +206,9 @@ def test_without_noise_weighted_rows_have_the_counts_and_moments_that_were_measu
     weights = tilt(terms, pool.count)
     for each in measured:
         made = measured_pair(codes, weights, names=each.clique).counts / pool.count
-        np.testing.assert_allclose(made, each.counts / true.sum(), atol=5e-4)
+        np.testing.assert_allclose(made, each.counts / true.sum(), atol=3e-3)
     before, after = (np.abs(terms[-1].gaps(w / w.sum())).max() for w in (np.ones(pool.count), weights))
-    assert before > 0.1 and after < 2e-3
+    assert before > 0.1 and after < 0.02
 
 
 @pytest.mark.parametrize("sigma", [5.0, 40.0])

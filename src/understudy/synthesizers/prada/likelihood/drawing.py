@@ -10,6 +10,7 @@ The one rule: no private row comes here. Marginals are calibrated on generated r
 
 import dataclasses
 import functools
+import math
 from collections.abc import Collection
 
 import numpy as np
@@ -22,6 +23,7 @@ from understudy.privacy.interpolation import Interpolation
 from understudy.privacy.normal_scores import normal_score
 from understudy.synthesizers.prada.likelihood import columns
 from understudy.synthesizers.prada.likelihood.columns import Column, Outputs
+from understudy.synthesizers.prada.likelihood.correction import Correction
 from understudy.synthesizers.prada.likelihood.pool import PublicRows
 from understudy.synthesizers.prada.likelihood.reading import Reading
 from understudy.synthesizers.prada.likelihood.variables import Variable
@@ -32,6 +34,10 @@ SHARE_ROUNDS = 6
 """The shares of states are calibrated in this many rounds; each about squares the error."""
 CHUNK = 4096
 """Rows are generated this many at a time: a chunk of 20 columns stays in the cache."""
+LEAST_KEPT = 0.05
+"""A correction is taken to keep at least this share of the rows."""
+MOST_ROUNDS = 10
+"""Rows are drawn at most so often until enough of them are kept; then as they are. Only a damaged file needs more."""
 CELLS = 512
 """The map of a column's scores has a guide table of this many cells."""
 
@@ -75,27 +81,43 @@ class Densities:
         """So many rows."""
         return self._draw(n, draw, None)
 
-    def sample(self, n: int, *, key: Key, ordered: Collection[str] = ()) -> Levels:
+    def sample(
+        self, n: int, *, key: Key, ordered: Collection[str] = (), correction: Correction | None = None
+    ) -> Levels:
         """Levels of so many rows; fewer rows are the first of more.
 
         Args:
             ordered: Columns of which only the order of levels matters. Scores may stand for them.
+            correction: Says which of the drawn rows are kept.
         """
+        as_scores = frozenset(v.name for v in self.variables if v.name in ordered and v.number and not v.states)
 
-        def chunk(i: int) -> Levels:
+        def chunk(i: int, corrected: bool) -> Levels:
             draw = key.child(f"rows {i}").numpy()
-            return self.levels(self.draw(CHUNK, draw), draw, ordered)
+            levels = self.levels(self.draw(CHUNK, draw), draw, as_scores)
+            if correction is None or not corrected:
+                return levels
+            keeps = correction.keeps(levels, draw, as_scores)
+            return {name: level[keeps] for name, level in levels.items()}
 
-        with one_thread_each():
-            made = in_threads(chunk, range(-(-n // CHUNK)))
         names = [v.name for v in self.variables]
+        share = 1.0 if correction is None else min(max(LEAST_KEPT, correction.kept), 1.0)
+        made: list[Levels] = []
+        first, missing = 0, n
+        for last in [*[False] * MOST_ROUNDS, True]:
+            count = -(-missing // CHUNK) if last else math.ceil(missing / share / CHUNK)
+            with one_thread_each():
+                made += in_threads(lambda i, last=last: chunk(i, not last), range(first, first + count))
+            first, missing = first + count, n - sum(len(each[names[0]]) for each in made)
+            if missing <= 0:
+                break
         return {name: np.concatenate([each[name] for each in made])[:n] if made else np.zeros(0) for name in names}
 
-    def levels(self, rows: PublicRows, draw: np.random.Generator, ordered: Collection[str] = ()) -> Levels:
-        """The levels of drawn rows; of the columns in `ordered`, perhaps scores in the same order."""
+    def levels(self, rows: PublicRows, draw: np.random.Generator, as_scores: Collection[str] = ()) -> Levels:
+        """The levels of drawn rows; of some columns, numbers without states, their scores."""
         found = {}
         for j, v in enumerate(self.variables):
-            if v.name in ordered and v.number and not v.states:
+            if v.name in as_scores:
                 found[v.name] = rows.own[j]
                 continue
             uniform = draw.random(rows.count) if v.states else np.zeros(rows.count)

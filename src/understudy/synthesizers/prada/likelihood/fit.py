@@ -22,6 +22,8 @@ from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.aim import AIM, MeasuredModel
 from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.prada.likelihood.columns import Column
+from understudy.synthesizers.prada.likelihood.correcting import correction_of
+from understudy.synthesizers.prada.likelihood.correction import Correction
 from understudy.synthesizers.prada.likelihood.distillation import distil
 from understudy.synthesizers.prada.likelihood.drawing import Densities, quantiles
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
@@ -220,7 +222,17 @@ class _Started:
             learned = _distil(cut, self.parts, pool.read(self.reading), weights, steps, rate, self.key.child("second"))
             made, rows = self._calibrated(learned, "last")
             norms = np.where(pairs, self._influences(made, rows), 0.0)
-        return FittedDensity(densities=made, norms=norms.astype(np.float32), pairs=pairs)
+        found = FittedDensity(densities=made, norms=norms.astype(np.float32), pairs=pairs)
+        return dataclasses.replace(found, correction=self._correction(made))
+
+    def _correction(self, made: Densities) -> Correction | None:
+        if self.measured is None or self.moments is None:
+            return None
+        key, rows = self.key.child("correction"), max(self.encoder.rows, 1.0)
+        count, known = self.settings.correction_rows, self.measured
+        if not count:
+            return None
+        return correction_of(made, known.bins, known.measured, self.moments, rows=rows, pool_rows=count, key=key)
 
     def _calibrated(self, columns: Sequence[Column], name: str) -> tuple[Densities, PublicRows]:
         made = Densities(

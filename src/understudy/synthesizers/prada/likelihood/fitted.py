@@ -13,6 +13,7 @@ from understudy.core.randomness import Key
 from understudy.core.stratified import evenly
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.synthesizers.prada.likelihood.columns import Column
+from understudy.synthesizers.prada.likelihood.correction import Correction
 from understudy.synthesizers.prada.likelihood.drawing import Densities
 from understudy.synthesizers.prada.likelihood.given import draw_given
 from understudy.synthesizers.prada.likelihood.pool import Pool
@@ -32,11 +33,13 @@ class FittedDensity:
     Attributes:
         norms: How far an earlier column moves a later one, (columns, columns), in generation order.
         pairs: Which of them count as parents.
+        correction: Says which of the drawn rows are kept; None for all.
     """
 
     densities: Densities
     norms: NDArray
     pairs: NDArray
+    correction: Correction | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,11 +47,12 @@ class FittedDensity:
 
     def sample(self, n: int, *, key: Key) -> Levels:
         even = [v.name for v in self.densities.variables if v.number and not v.pass_through]
-        return evenly(self.densities.sample(n, key=key, ordered=even), key.child("even"), even)
+        levels = self.densities.sample(n, key=key, ordered=even, correction=self.correction)
+        return evenly(levels, key.child("even"), even)
 
     def sample_given(self, given: Levels, *, key: Key, present: Collection[str] = ()) -> Levels:
         """Rows that have the given levels; what is given should come first in the order of generation."""
-        return draw_given(self.densities, given, frozenset(present), key=key)
+        return draw_given(self.densities, given, frozenset(present), key=key, correction=self.correction)
 
     def log_density(
         self, encoder: Encoder, columns: Mapping[str, NDArray], labels: Mapping[str, Sequence[str]]
@@ -56,7 +60,8 @@ class FittedDensity:
         """The log density of the rows of a public table, in nats: (rows,)."""
         levels = {name: public_levels(encoder, name, columns[name], labels.get(name)) for name in self.names}
         reading = self.densities.reading
-        return self.densities.total_log_density(Pool(levels, reading.variables).read(reading))
+        found = self.densities.total_log_density(Pool(levels, reading.variables).read(reading))
+        return found if self.correction is None else found + self.correction.log_density(levels)
 
     def parents(self, schema: Schema) -> dict[str, list[str]]:
         names = self.names
@@ -83,6 +88,7 @@ class FittedDensity:
             "norms": self.norms,
             "pairs": self.pairs,
             **flat("tables", made.reading.tables),
+            **({} if self.correction is None else self.correction.arrays()),
         }
         for name in RAGGED_OF_VARIABLE:
             found.update(flat(f"variable {name}", [getattr(v, name) for v in variables]))
@@ -121,7 +127,8 @@ class FittedDensity:
             components=int(arrays["components"]),
             limit=float(arrays["limit"]),
         )
-        return cls(densities=densities, norms=arrays["norms"], pairs=arrays["pairs"])
+        correction = Correction.from_arrays([v.name for v in variables], arrays)
+        return cls(densities=densities, norms=arrays["norms"], pairs=arrays["pairs"], correction=correction)
 
 
 def public_levels(encoder: Encoder, name: str, values: NDArray, labels: Sequence[str] | None) -> NDArray[np.float64]:

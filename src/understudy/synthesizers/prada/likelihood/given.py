@@ -14,21 +14,38 @@ from understudy.core.randomness import Key
 from understudy.encoding.encoder import Levels
 from understudy.privacy.densities import NEVER
 from understudy.synthesizers.prada.likelihood import columns
+from understudy.synthesizers.prada.likelihood.correction import Correction
 from understudy.synthesizers.prada.likelihood.drawing import CHUNK, Densities
 from understudy.synthesizers.prada.likelihood.variables import Variable
 
+MOST_DRAWS = 8
+"""A row is drawn at most so often until it is kept."""
 
-def draw_given(densities: Densities, given: Levels, present: Collection[str], *, key: Key) -> Levels:
+
+def draw_given(
+    densities: Densities, given: Levels, present: Collection[str], *, key: Key, correction: Correction | None = None
+) -> Levels:
     """Levels of all columns of rows that have the given ones.
 
     Args:
         present: Columns that are drawn and not missing, though they may be.
+        correction: Says which of the drawn rows are kept; the others are drawn anew, a few times.
     """
     n = len(next(iter(given.values())))
 
     def chunk(i: int) -> Levels:
         part = {name: level[i * CHUNK : (i + 1) * CHUNK] for name, level in given.items()}
-        return _draw(densities, part, present, key.child(f"rows {i}").numpy())
+        draw = key.child(f"rows {i}").numpy()
+        found = _draw(densities, part, present, draw)
+        left = np.arange(len(next(iter(part.values()))))
+        for _ in range(MOST_DRAWS - 1 if correction is not None else 0):
+            left = left[~correction.keeps({name: level[left] for name, level in found.items()}, draw)]
+            if not len(left):
+                break
+            again = _draw(densities, {name: level[left] for name, level in part.items()}, present, draw)
+            for name, level in again.items():
+                found[name][left] = level
+        return found
 
     with one_thread_each():
         made = in_threads(chunk, range(max(-(-n // CHUNK), 1)))
@@ -45,7 +62,7 @@ def _draw(densities: Densities, given: Levels, present: Collection[str], draw: n
             level = given[variable.name]
             state = variable.state_of(level)
             seen = variable.scores_of(level, state)[1]
-            found[variable.name] = level
+            found[variable.name] = level.copy()
         else:
             own, state = _drawn(densities, j, inputs, variable.name in present, draw)
             seen = densities._seen(variable, own, state)

@@ -101,9 +101,11 @@ class MomentFeatures:
 
     def of_levels(self, levels: Levels) -> NDArray[np.float32]:
         """The features of public rows: (features, rows)."""
-        return np.stack([self._of_levels(feature, levels[feature.column]) for feature in self.features])
+        return np.stack([self.of_level(i, levels[feature.column]) for i, feature in enumerate(self.features)])
 
-    def _of_levels(self, feature: Feature, level: Floats) -> NDArray[np.float32]:
+    def of_level(self, number: int, level: Floats) -> NDArray[np.float32]:
+        """One of the features, of public levels of its column."""
+        feature = self.features[number]
         known, edge, missing = self.encoder.columns[feature.column], self.encoder.outermost_level, np.isnan(level)
         if feature.category is None:
             level = np.clip(np.nan_to_num(level, nan=0.5), edge, 1 - edge)

@@ -35,6 +35,8 @@ class LikelihoodSettings(Settings):
             they cost nothing.
         second_distillation_steps: Steps towards what was measured, after the private ones; likewise.
         distillation_rate: The size of the first of them.
+        correction_rows: Rows that are drawn to find what is still wrong, and how many of the drawn rows are kept
+            therefore (correction.py); 0 for no correction. They cost nothing.
         encoding_share: The share of the budget for the distributions of the columns.
         graph_share: The share of the budget for the graphical model.
         moments_share: The share of the budget for the second moments. The rest is for the steps.
@@ -58,9 +60,10 @@ class LikelihoodSettings(Settings):
     distillation_steps: int = 600
     second_distillation_steps: int = 400
     distillation_rate: float = 0.03
-    encoding_share: float = 0.4
-    graph_share: float = 0.25
-    moments_share: float = 0.15
+    correction_rows: int = 131_072
+    encoding_share: float = 0.35
+    graph_share: float = 0.4
+    moments_share: float = 0.1
     noise_multiplier: float | None = None
     order: Order = "schema"
 
@@ -80,6 +83,7 @@ class LikelihoodSettings(Settings):
         "distillation_steps": Whole(),
         "second_distillation_steps": Whole(),
         "distillation_rate": Number(least=1e-12),
+        "correction_rows": Whole(least=0),
         "encoding_share": Number(least=0.01, most=0.99),
         "graph_share": Number(least=0.01, most=0.99),
         "moments_share": Number(least=0.01, most=0.99),

@@ -1,8 +1,8 @@
 """A tilt: weights of public rows under which they have the counts and moments that were measured.
 
 Let q be the model that the rows were drawn from, f_k a function of a row (whether it lies in a cell, or a product of
-two features) and t_k the measured mean of f_k, with noise of deviation τ_k. The tilted model is
-p(x) ∝ q(x) exp Σ_k θ_k f_k(x), with the θ that minimise
+two features) and t_k the measured mean of f_k, with noise of deviation τ_k; the chance in the drawn rows counts as
+noise as well. The tilted model is p(x) ∝ q(x) exp Σ_k θ_k f_k(x), with the θ that minimise
 
     log E_q exp Σ_k θ_k f_k - Σ_k θ_k t_k + ½ Σ_k λ_k θ_k²,    λ_k = τ_k² / ω_k.
 
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.processors import in_threads
 from understudy.encoding.encoder import Levels
 from understudy.graphical.marginals import Measured
 from understudy.synthesizers.prada.likelihood.moments import NoisyMoments
@@ -47,6 +48,8 @@ LARGEST_WEIGHT = 20.0
 """No row weighs more than this many times the mean: beyond it a few rows would stand for many."""
 LEAST_EFFECTIVE = 0.25
 """The weights are worth at least this part of the rows, Σw² <= (Σw)² / (this part · rows): else all are softened."""
+BLOCKS = 4
+"""Rows of a pool are added up in so many blocks, on all cores; always as many, so that sums are always the same."""
 BISECTIONS = 20
 """The power that softens weights is found by so many bisections."""
 CLEARLY = 2.0
@@ -54,61 +57,83 @@ CLEARLY = 2.0
 LEAST_EXCESS = 1e-6
 """A variance ω below this counts as this: means that agree within their noise are left as they are."""
 
+EXCESS_OF_SINGLE = 1e-4
+"""The variance ω of a single column is at least this."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class CountTerm:
     """Measured marginals: which cells every row of the pool is in, the measured shares, and λ of each cell."""
 
+    cliques: tuple[tuple[str, ...], ...]
+    sizes: tuple[int, ...]  # their cells
     cells: "sparse.csr_array"  # (rows, cells): 1 where a row is in a cell
-    shares: Floats
+    targets: Floats
     penalty: Floats
 
     @property
     def size(self) -> int:
-        return len(self.shares)
+        return len(self.targets)
+
+    def part(self, rows: slice) -> "CountTerm":
+        """The same term, of some rows of the pool."""
+        return dataclasses.replace(self, cells=self.cells[rows])
 
     def scores(self, theta: Floats) -> Floats:
         return self.cells @ theta
 
+    def sums(self, weights: Floats) -> Floats:
+        return self.cells.T @ weights
+
     def gaps(self, weights: Floats) -> Floats:
         """Weighted minus measured means."""
-        return self.cells.T @ weights - self.shares
+        return self.sums(weights) - self.targets
 
     def dot(self, theta: Floats) -> float:
-        return float(theta @ self.shares)
+        return float(theta @ self.targets)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class MomentTerm:
     """Measured products of features: clipped rows of the pool, which products, their measured means, and λ of each."""
 
-    rows: NDArray[np.float32]  # (features, rows)
+    used: NDArray[np.int64]  # which features of all
+    rows: NDArray[np.float32]  # (features that are used, rows)
     pairs: tuple[NDArray[np.int64], NDArray[np.int64]]
-    means: Floats
+    targets: Floats
     penalty: Floats
 
     @property
     def size(self) -> int:
-        return len(self.means)
+        return len(self.targets)
+
+    def part(self, rows: slice) -> "MomentTerm":
+        """The same term, of some rows of the pool."""
+        return dataclasses.replace(self, rows=self.rows[:, rows])
 
     def scores(self, theta: Floats) -> Floats:
         matrix = np.zeros((len(self.rows), len(self.rows)), np.float32)
         matrix[self.pairs] = theta
         return np.einsum("fr,fr->r", self.rows, matrix @ self.rows).astype(np.float64)
 
-    def gaps(self, weights: Floats) -> Floats:
+    def sums(self, weights: Floats) -> Floats:
         light = np.where(weights > LIGHTEST * weights.max(), weights, 0.0).astype(np.float32)  # no slow denormals
-        return ((self.rows * light) @ self.rows.T)[self.pairs] - self.means
+        return ((self.rows * light) @ self.rows.T)[self.pairs].astype(np.float64)
+
+    def gaps(self, weights: Floats) -> Floats:
+        return self.sums(weights) - self.targets
 
     def dot(self, theta: Floats) -> float:
-        return float(theta @ self.means)
+        return float(theta @ self.targets)
 
 
 Term = CountTerm | MomentTerm
 
 
 def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: float) -> CountTerm:
-    """The term of measured marginals; those that the pool has within the noise are left out.
+    """The term of measured marginals; those of several columns that the pool has within the noise are left out.
+
+    Single columns stay in, so that what is right already is not lost to the others.
 
     Args:
         codes: The bin of every row of the pool, by column.
@@ -116,23 +141,30 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
     """
     from scipy import sparse
 
-    places, shares, penalty, size = [], [], [], 0
+    cliques, places, shares, penalty, size = [], [], [], [], 0
     pool = len(next(iter(codes.values())))
     for each in measured:
         code = np.ravel_multi_index([codes[name] for name in each.clique], each.counts.shape)
         share, noise = each.counts.ravel() / rows, each.sigma / rows
         made = np.bincount(code, minlength=len(share)) / pool
         excess = float(np.sum((share - made) ** 2)) - len(share) * noise**2 - 1.0 / pool
+        if len(each.clique) == 1:
+            excess = max(excess, EXCESS_OF_SINGLE)
         if excess > LEAST_EXCESS:
+            cliques.append(each.clique)
             places.append(code + size)
             shares.append(share)
-            penalty.append(np.full(len(share), noise**2 / excess))
+            penalty.append((noise**2 + made / pool) / excess)
             size += len(share)
     index = np.stack(places, axis=1).ravel() if places else np.zeros(0, np.int64)
     starts = np.arange(pool + 1) * len(places)
     cells = sparse.csr_array((np.ones(len(index)), index, starts), shape=(pool, size))
     return CountTerm(
-        cells=cells, shares=np.concatenate([np.zeros(0), *shares]), penalty=np.concatenate([np.zeros(0), *penalty])
+        cliques=tuple(cliques),
+        sizes=tuple(map(len, shares)),
+        cells=cells,
+        targets=np.concatenate([np.zeros(0), *shares]),
+        penalty=np.concatenate([np.zeros(0), *penalty]),
     )
 
 
@@ -144,11 +176,12 @@ def moment_term(levels: Levels, moments: NoisyMoments) -> MomentTerm:
     """
     x = moments.clipped(moments.features.of_levels(levels))
     (one, other), gaps = _product_gaps(x, moments)
-    excess = omegas(gaps, math.sqrt(moments.noise**2 + 1.0 / x.shape[1]))
+    noise = math.sqrt(moments.noise**2 + 1.0 / x.shape[1])
+    excess = omegas(gaps, noise)
     kept, means = excess > 0.0, moments.means[one, other]
     used, place = np.unique(np.concatenate([one[kept], other[kept]]), return_inverse=True)
     pairs = place[: kept.sum()], place[kept.sum() :]
-    return MomentTerm(rows=x[used], pairs=pairs, means=means[kept], penalty=moments.noise**2 / excess[kept])
+    return MomentTerm(used=used, rows=x[used], pairs=pairs, targets=means[kept], penalty=noise**2 / excess[kept])
 
 
 def _product_gaps(x: NDArray[np.float32], moments: NoisyMoments) -> tuple[tuple[Codes, Codes], Floats]:
@@ -192,40 +225,59 @@ def total_gap(
 
 def tilt(terms: Sequence[Term], rows: int) -> Floats:
     """Weights of the rows of a pool, of mean 1."""
+    terms = [term for term in terms if term.size]
+    return _softened(_scores(terms, solve(terms, rows))) if terms else np.ones(rows)
+
+
+def solve(terms: Sequence[Term], rows: int) -> list[Floats]:
+    """θ of every term."""
     from scipy.optimize import minimize
 
-    terms = [term for term in terms if term.size]
-    if not terms:
-        return np.ones(rows)
     ends = np.cumsum([term.size for term in terms])[:-1]
+    start = np.zeros(sum(term.size for term in terms))
+    if not len(start):
+        return np.split(start, ends)
+
+    places = [slice(i * rows // BLOCKS, (i + 1) * rows // BLOCKS) for i in range(min(BLOCKS, rows))]
+    blocks = [[term.part(place) for term in terms] for place in places]
 
     def objective(theta: Floats) -> tuple[float, Floats]:
         parts = np.split(theta, ends)
-        log_weights = _scores(terms, parts)
+        log_weights = np.concatenate(in_threads(lambda block: _scores(block, parts), blocks))
         largest = log_weights.max()
         weights = np.exp(log_weights - largest)
         total = weights.sum()
-        value, slopes = largest + math.log(total / rows), []
+        weights /= total
+
+        def sums(i: int) -> Floats:
+            return np.concatenate([term.sums(weights[places[i]]) for term in blocks[i]])
+
+        value = largest + math.log(total / rows)
+        slopes = np.sum(in_threads(sums, range(len(blocks))), axis=0)
         for term, part in zip(terms, parts, strict=True):
             value += 0.5 * float(np.sum(term.penalty * part**2)) - term.dot(part)
-            slopes.append(term.gaps(weights / total) + term.penalty * part)
-        return value, np.concatenate(slopes)
+        wanted = [term.targets - term.penalty * part for term, part in zip(terms, parts, strict=True)]
+        return value, slopes - np.concatenate(wanted)
 
-    start = np.zeros(sum(term.size for term in terms))
     found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS, "ftol": TOLERANCE})
-    return _softened(_scores(terms, np.split(found.x, ends)))
+    return np.split(found.x, ends)
 
 
 def _softened(log_weights: Floats) -> Floats:
-    """Weights to the largest power, at most 1, at which they are worth `LEAST_EFFECTIVE` of the rows; of mean 1."""
+    """Weights to the power that `softening` finds; of mean 1."""
+    return _weights(log_weights, softening(log_weights))
+
+
+def softening(log_weights: Floats) -> float:
+    """The largest power, at most 1, to which weights are worth `LEAST_EFFECTIVE` of the rows."""
     low, high = 0.0, 1.0
     if effective_part(_weights(log_weights, high)) >= LEAST_EFFECTIVE:
-        return _weights(log_weights, high)
+        return high
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         enough = effective_part(_weights(log_weights, middle)) >= LEAST_EFFECTIVE
         low, high = (middle, high) if enough else (low, middle)
-    return _weights(log_weights, low)
+    return low
 
 
 def _weights(log_weights: Floats, power: float) -> Floats:
