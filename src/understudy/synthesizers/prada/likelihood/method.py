@@ -1,7 +1,7 @@
 """PrAda by likelihood: the sequential generator, one explicit density for each column, trained without a critic.
 
 Columns are generated one after the other, each from a mixture of normals (or from categories) about a linear prediction
-from its parents, bent by a small hidden layer. A fit has five parts:
+from its parents, bent by a small hidden layer. A fit has six parts:
 
 1. A graphical model of counted marginals (AIM), and one noisy matrix of second moments, of values as well as of ranks.
 2. Rows drawn from the graphical model and from a normal copula with the measured moments, weighted so that they have
@@ -10,7 +10,9 @@ from its parents, bent by a small hidden layer. A fit has five parts:
 4. DP-SGD on the log-likelihood, in small steps: it adds what pairs of columns cannot say. A group lasso shrinks inputs
    that are not needed, and inputs with hardly any influence are cut.
 5. Rows drawn from the densities, weighted so that they have the measured counts and moments again, are distilled once
-   more: what the noise of the steps has spoilt of them comes back. At last the margins are calibrated.
+   more: what the noise of the steps has spoilt of them comes back. The margins are calibrated.
+6. A correction: what of the measured counts and moments the densities still have wrong says which of the rows that they
+   draw are kept (correction.py). It is part of the model, and of its density.
 
 Sources: the PrAda-GAN paper for the sequential generator, the penalty and the parents; McKenna et al. (2022),
 arXiv:2201.12677, for the marginals; Bishop (1994), "Mixture density networks"; Abadi et al. (2016), arXiv:1607.00133;
