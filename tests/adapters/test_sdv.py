@@ -1,7 +1,5 @@
 """SDV's calls: the table that comes back has the columns and the types of the one that was fitted."""
 
-# pandas is loosely typed, and wrong types are given on purpose.
-
 import ast
 import datetime
 import json

@@ -4,9 +4,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import examples
 from loops import part as compiled_part
 from small_densities import (
     CAPACITY,
@@ -49,7 +50,7 @@ def bound(shape: Shape, rows_of_a_unit: int) -> float:
     return 1 + SUMMATION + (shape.terms + rows_of_a_unit + 16) * UNIT
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@examples(20)
 @given(st.sampled_from(sorted(KINDS)), st.sampled_from([1, 3]), st.data())
 def test_no_unit_of_any_rows_and_weights_changes_a_sum_by_more_than_the_norm(kind, rows_of_a_unit, data):
     shape = shape_of(kind)

@@ -3,9 +3,6 @@
 Every property is checked on generated cells and counts them; together they read more than 20 000.
 """
 
-# Wrong types are given on purpose, and pandas and pyarrow have no types to speak of.
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
-
 import csv
 import datetime
 import decimal
