@@ -1,5 +1,6 @@
 """Trainings of densities: each row by itself, clipped sums as by brute force, and noise that is what is charged."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -109,7 +110,7 @@ def test_noise_is_added_as_in_a_compiled_program():
     draws = noise.draw(50, Key.new(0))
     for exact in (np.linspace(-3, 3, 50, dtype=np.float32), np.linspace(-3, 3, 50) * 1e9):
         found = rounded_sum(exact, draws, noise.step)
-        np.testing.assert_array_equal(found, np.asarray(add_noise(exact.astype(np.float32), draws, noise.step)))
+        np.testing.assert_array_equal(found, np.asarray(add_noise(jnp.asarray(exact, jnp.float32), draws, noise.step)))
 
 
 # Training -------------------------------------------------------------------------------------------------------------
