@@ -1,9 +1,12 @@
 """Shared by the suites: one small table that has a column of every kind, and its schema."""
 
+import contextlib
+import dataclasses
 import datetime
 import itertools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")  # arrays of differen
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import settings
 
 from understudy.synthesizers import METHODS
 from understudy.tables.column import Column
@@ -55,6 +59,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def quick(method: str):
     """The method of this name, configured to be fitted in a second."""
     return METHODS[method](**QUICK.get(method, {}))
+
+
+# `make test-all` tries properties on more examples than `make test`.
+MORE = 6 if os.environ.get("UNDERSTUDY_FAULTS") == "full" else 1
+
+
+def examples(number: int, **options: Any) -> settings:
+    """Tries a property on so many examples, always the same ones; on more in `make test-all`."""
+    return settings(deadline=None, derandomize=True, max_examples=number * MORE, **options)
 
 
 MIXED = Schema(
@@ -110,6 +123,37 @@ def place(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Any:
     from bad_input import Place
 
     return Place(tmp_path, capfd)
+
+
+FEW_TREES = {
+    "catboost": {"iterations": 30, "learning_rate": 0.3},
+    "random forest": {"n_estimators": 20},
+    "xgboost": {"n_estimators": 30, "learning_rate": 0.3},
+}
+
+
+@contextlib.contextmanager
+def few_trees() -> Iterator[None]:
+    """Learners that train for a moment, for tests of the tables they see and not of how much they learn."""
+    from understudy.evaluation.learners import LEARNERS
+
+    made = {
+        name: dataclasses.replace(
+            learner,
+            settings={**learner.settings, **FEW_TREES.get(name, {})},
+            steps=None if learner.steps is None else 300,
+        )
+        for name, learner in LEARNERS.items()
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("understudy.evaluation.usefulness.LEARNERS", made)
+        yield
+
+
+@pytest.fixture
+def quick_learners() -> Iterator[None]:
+    with few_trees():
+        yield
 
 
 MOST_MAPPINGS = 30_000

@@ -30,10 +30,13 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
+KNOWN = {module_of(path) for path in FILES}
+NODES = {path: list(ast.walk(tree)) for path, tree in TREES.items()}
+
+
+def imported(path: Path) -> Iterator[str]:
     """Every module of ours that a file imports, wherever in the file; the front door itself as "understudy"."""
-    known = {module_of(path) for path in FILES}
-    for node in ast.walk(tree):
+    for node in NODES[path]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "understudy")
         elif isinstance(node, ast.ImportFrom):
@@ -41,7 +44,7 @@ def imported(tree: ast.Module) -> Iterator[str]:
             if (node.module or "").split(".")[0] == "understudy":
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"
-                    yield full if full in known else str(node.module)
+                    yield full if full in KNOWN else str(node.module)
 
 
 def front_door() -> set[str]:
@@ -52,9 +55,9 @@ def front_door() -> set[str]:
 
 def found_matrix() -> dict[str, set[str]]:
     matrix: dict[str, set[str]] = {}
-    for path, tree in TREES.items():
+    for path in FILES:
         wing = wing_of(path)
-        names = {"__init__" if name == "understudy" else name.split(".")[1] for name in imported(tree)}
+        names = {"__init__" if name == "understudy" else name.split(".")[1] for name in imported(path)}
         matrix.setdefault(wing, set()).update(names - {wing})
     matrix["__init__"] |= front_door()
     return matrix
@@ -82,15 +85,15 @@ def test_the_trusted_base_imports_core_alone():
 
 def test_modules_have_no_cycle_anywhere_not_even_inside_functions():
     graph = {
-        module_of(path): {name for name in imported(tree) if name not in ("understudy", module_of(path))}
-        for path, tree in TREES.items()
+        module_of(path): {name for name in imported(path) if name not in ("understudy", module_of(path))}
+        for path in FILES
     }
     graphlib.TopologicalSorter(graph).prepare()
 
 
 def test_no_method_is_named_in_model_or_pipeline():
     for name in ("model", "pipeline"):
-        wanted = set(imported(TREES[PACKAGE / f"{name}.py"]))
+        wanted = set(imported(PACKAGE / f"{name}.py"))
         inside = {each for each in wanted if each.startswith("understudy.synthesizers.")}
         assert inside <= {
             f"understudy.synthesizers.{shared}" for shared in ("base", "planning", "progress", "red_flags", "sampling")
@@ -112,8 +115,8 @@ def test_files_are_short_enough_to_read():
 def test_functions_are_short_enough_to_read():
     long = {
         f"{module_of(path)}.{node.name}": node.end_lineno - node.lineno + 1
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path, nodes in NODES.items()
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno >= 60
@@ -123,13 +126,13 @@ def test_functions_are_short_enough_to_read():
 
 def test_nothing_is_pickled():
     forbidden = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
-    for path, tree in TREES.items():
-        modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-        modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    for path, nodes in NODES.items():
+        modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
         assert not {name.split(".")[0] for name in modules} & forbidden, path
         allowed = [
             keyword.value
-            for node in ast.walk(tree)
+            for node in nodes
             if isinstance(node, ast.Call)
             for keyword in node.keywords
             if keyword.arg == "allow_pickle"

@@ -4,6 +4,7 @@ The one rule: a model file is an allow-list. It is a zip of `model.json` and `ar
 nothing is read from it that is not named here.
 """
 
+import abc
 import dataclasses
 import functools
 import json
@@ -52,8 +53,29 @@ class ModelError(ValueError):
     """A model file cannot be read or written."""
 
 
+class Savable(abc.ABC):
+    """What has a model file: a model of one table, or of a database."""
+
+    @abc.abstractmethod
+    def to_bytes(self) -> bytes:
+        """The content of a model file. The same model gives the same bytes, whenever it is saved."""
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the file that `save` writes, in hexadecimal."""
+        return sha256(self.to_bytes())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model to one file, whole or not at all."""
+        try:
+            with replacing(path) as temporary:
+                temporary.write_bytes(self.to_bytes())
+        except OSError as error:
+            raise ModelError(f"{os.fspath(path)} cannot be written: {reason(error)}.") from None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class Model:
+class Model(Savable):
     """A fitted synthesizer. Sampling from it is free, for ever: nothing more is learned about anyone.
 
     Attributes:
@@ -301,19 +323,6 @@ class Model:
         }
         own = {f"{GENERATOR}{name}": array for name, array in self.generator.arrays().items()}
         return archive.pack(document, {**self.encoder.arrays(), **own})
-
-    @property
-    def sha256(self) -> str:
-        """The SHA-256 of the file that `save` writes, in hexadecimal."""
-        return sha256(self.to_bytes())
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model to one file, whole or not at all."""
-        try:
-            with replacing(path) as temporary:
-                temporary.write_bytes(self.to_bytes())
-        except OSError as error:
-            raise ModelError(f"{os.fspath(path)} cannot be written: {reason(error)}.") from None
 
     def __repr__(self) -> str:
         spent = f"epsilon={self.receipt.budget.epsilon:g}, delta={self.receipt.budget.delta:g}"

@@ -62,7 +62,7 @@ from understudy.tables.values import SchemaError
 
 ROWS_IF_UNKNOWN = 10_000
 """For the progress bar, if the schema gives no number of rows."""
-SchemaOrPath = Schema | str | os.PathLike[str]
+SchemaOrPath = Schema | DatabaseSchema | str | os.PathLike[str]
 
 
 def fit(

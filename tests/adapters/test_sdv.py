@@ -1,9 +1,7 @@
 """SDV's calls: the table that comes back has the columns and the types of the one that was fitted."""
 
-# pandas is loosely typed, and wrong types are given on purpose.
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
-
 import ast
+import datetime
 import json
 from pathlib import Path
 
@@ -34,7 +32,7 @@ METADATA = {
 def guests(n: int = 600) -> pd.DataFrame:
     draw = np.random.default_rng(0)
     nights = draw.integers(1, 15, n)
-    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(draw.integers(0, 900, n), unit="D")
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=int(day)) for day in draw.integers(0, 900, n)]
     return pd.DataFrame(
         {
             "guest": [f"G{place:04}" for place in range(n)],
@@ -44,7 +42,7 @@ def guests(n: int = 600) -> pd.DataFrame:
             "stars": draw.choice([3, 4, 5], n),
             "room": draw.choice(["single", "double", "suite"], n),
             "member": draw.random(n) < 0.4,
-            "arrival": days.strftime("%d %b %Y"),
+            "arrival": [day.strftime("%d %b %Y") for day in days],
         }
     )
 

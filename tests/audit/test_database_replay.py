@@ -1,9 +1,7 @@
 """Replays of databases: a unit more, with the most children at every depth, moves no answer beyond its sensitivity."""
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
-# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
-
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -18,7 +16,8 @@ from understudy.tables import families
 def test_the_unit_more_has_as_many_children_as_it_may_have_and_more():
     spread, alike = replay_databases(clinic_schema())
     for tables in (spread, alike):
-        sizes = {name: frame.height for name, frame in tables.table.items()}
+        given: Any = tables.table  # the tables of a database, by name
+        sizes = {name: frame.height for name, frame in given.items()}
         more = {what: [each[name].height - sizes[name] for name in sizes] for what, each in tables.neighbours.items()}
         assert more.pop("too many rows") == [1, 8, 32]
         assert set(map(tuple, more.values())) == {(1, 4, 8)}

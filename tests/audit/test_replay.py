@@ -1,12 +1,10 @@
 """Replay: fits to neighbouring tables with equal releases differ inside of mechanisms alone, by what was charged."""
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
-# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
-
 import ast
 import dataclasses
 import inspect
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +27,7 @@ from understudy.synthesizers import METHODS
 
 PRIVACY = Path(us.__file__).parent / "privacy"
 UNITED = us.Schema.parse(SCHEMA, "mutants")
-CLAIM = {"epsilon": 1.0, "delta": 1e-5}
+CLAIM: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 
 
 # The seam -----------------------------------------------------------------------------------------------------------

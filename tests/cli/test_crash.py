@@ -124,7 +124,7 @@ def test_save_killed_at_any_moment_leaves_the_old_model_or_the_new_one(folder):
         assert loaded.method.name in wholes and len(loaded.sample(10)) == 10
 
 
-@pytest.mark.parametrize("pause", [0.0, pytest.param(0.05, marks=pytest.mark.slow), 0.2])
+@pytest.mark.parametrize("pause", [0.0, *(pytest.param(pause, marks=pytest.mark.slow) for pause in (0.05, 0.2))])
 def test_ctrl_c_ends_in_one_line_and_leaves_no_file(folder, pause):
     process = start_fit(folder)
     wait_until_charged(process, folder)

@@ -2,17 +2,18 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import brentq
 
+from conftest import examples
 from understudy.encoding.consistency import Round, combine, to_simplex
 from understudy.encoding.distributions import distribution
 from understudy.encoding.partitions import refine, split_bin, starting_edges
 from understudy.privacy.piecewise import LARGEST, Distribution, bin_of
 
-tried_hard = settings(deadline=None, derandomize=True, max_examples=60)
+tried_hard = examples(25)
 
 
 # Least squares and the simplex.

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy
-from conftest import quick
+from conftest import examples, quick
 from fitting import one
 from understudy import encoding
 from understudy.privacy.ledger import Ledger
@@ -74,7 +74,7 @@ def build(position, *, kind, nullable, bounded):
     return Column(name=name, kind=real, nullable=nullable, **facts, **limits), pl.Series(name, values)
 
 
-@settings(deadline=None, derandomize=True, max_examples=25)
+@examples(12)
 @given(st.lists(column_facts, min_size=1, max_size=5), st.booleans())
 def test_what_is_planned_is_what_is_measured(facts, public_rows):
     built = [build(i, **fact) for i, fact in enumerate(facts)]
@@ -181,13 +181,13 @@ def test_a_plan_says_how_many_rows_make_a_category_visible(unit):
     assert f"about {needed} {'rows' if unit is None else 'values of'}" in str(plan) and plan.to_json()[
         "rows_to_be_seen"
     ] == {"x": needed}
-    frame = pl.DataFrame({"x": ["common"] * 5000 + ["rare"] * needed, "who": range(5000 + needed)})
+    frame = pl.DataFrame({"x": ["common"] * 1000 + ["rare"] * needed, "who": range(1000 + needed)})
     frame = frame if unit else frame.drop("who")
     seen = 0
-    for seed in range(60):
+    for seed in range(24):
         model = understudy.fit(frame, schema, "independent", epsilon=0.5, seed=seed)
         seen += "rare" in model.encoder.labels["x"]
-    assert 12 <= seen <= 48
+    assert 4 <= seen <= 20
 
 
 def test_a_public_table_is_read_through_the_same_groups():

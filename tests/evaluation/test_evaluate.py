@@ -13,7 +13,7 @@ import pytest
 
 import understudy as us
 from commands import run
-from conftest import MIXED, mixed_table
+from conftest import MIXED, few_trees, mixed_table
 from understudy.evaluation.evaluate import NOT_COVERED, WORST, evaluate, metric_values, shuffled
 from understudy.evaluation.learners import LEARNERS
 from understudy.evaluation.metrics import METRICS, resolve
@@ -30,6 +30,12 @@ def linear(n: int, seed: int) -> pl.DataFrame:
     draw = np.random.default_rng(seed)
     x = draw.normal(size=n)
     return pl.DataFrame({"x": x, "y": x + 0.3 * draw.normal(size=n)})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_learners():
+    with few_trees():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
-from conftest import mixed_table
+from conftest import examples, mixed_table
 from understudy.evaluation import distances, histograms
 from understudy.evaluation.associations import associations
 from understudy.evaluation.histograms import tvd
@@ -385,7 +385,7 @@ cell = st.one_of(st.none(), st.floats(-1e6, 1e6).map(lambda x: round(x, 3)), st.
 column = st.lists(cell, min_size=1, max_size=30)
 
 
-@settings(deadline=None, derandomize=True, max_examples=25)
+@examples(12)
 @given(real=column, synthetic=column)
 def test_values_are_finite_and_total_variation_is_at_most_one(real, synthetic):
     schema = Schema(columns=(*numbers(x=0, y=0).columns, *texts("a").columns))
@@ -405,7 +405,7 @@ def test_values_are_finite_and_total_variation_is_at_most_one(real, synthetic):
 
 
 @pytest.mark.slow
-@settings(deadline=None, derandomize=True, max_examples=60)
+@examples(25)
 @given(real=column, synthetic=column)
 def test_total_variation_does_not_mind_which_side_is_real(real, synthetic):
     tables = [pl.DataFrame({"x": side}, schema={"x": pl.Float64}) for side in (real, synthetic)]

@@ -32,25 +32,6 @@ every_learner = pytest.mark.parametrize(
     "learner", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in LEARNERS]
 )
 quickly = pytest.mark.usefixtures("quick_learners")
-FEW_TREES = {
-    "catboost": {"iterations": 30, "learning_rate": 0.3},
-    "random forest": {"n_estimators": 20},
-    "xgboost": {"n_estimators": 30, "learning_rate": 0.3},
-}
-
-
-@pytest.fixture
-def quick_learners(monkeypatch):
-    """Learners that train for a moment, for tests of the tables they see and not of how much they learn."""
-    made = {
-        name: dataclasses.replace(
-            learner,
-            settings={**learner.settings, **FEW_TREES.get(name, {})},
-            steps=None if learner.steps is None else 300,
-        )
-        for name, learner in LEARNERS.items()
-    }
-    monkeypatch.setattr("understudy.evaluation.usefulness.LEARNERS", made)
 
 
 def noise(n: int, seed: int) -> pl.DataFrame:

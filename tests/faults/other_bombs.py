@@ -1,12 +1,10 @@
 """Files of other programs that would fill a machine's memory if they were believed: Arrow, Excel, SPSS and Stata."""
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
-# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
-
 import io
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -94,9 +92,8 @@ def statistics() -> dict[str, bytes]:
 
     with tempfile.TemporaryDirectory() as folder:
         packed, linked = Path(folder, "rows.zsav"), Path(folder, "linked.dta")
-        pyreadstat.write_sav(
-            pd.DataFrame(dict.fromkeys(NAMES, np.zeros(MB))), packed, row_compress=False, compress=True
-        )
+        rows: Any = pd.DataFrame(dict.fromkeys(NAMES, np.zeros(MB)))  # which pyreadstat takes for one of its own
+        pyreadstat.write_sav(rows, packed, row_compress=False, compress=True)
         texts = pd.DataFrame(dict.fromkeys(NAMES, np.zeros(2000))).assign(region="y" * (MB // 2))
         texts.to_stata(linked, version=117, convert_strl=["region"], write_index=False)
         return {path.name: path.read_bytes() for path in (packed, linked)}

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from scipy import stats
 
+from conftest import examples
 from understudy.core.randomness import Key
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget, PlannedMechanism
@@ -12,7 +12,7 @@ from understudy.privacy.rows import PrivateRows
 
 KEYS = {"secret": Key.new(), "seeded": Key.new(0)}
 both_keys = pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
-tried_hard = settings(deadline=None, derandomize=True, max_examples=60)
+tried_hard = examples(25)
 
 
 def ledger_for(mechanism="discrete gaussian", *, noise=1e-3, times=1, delta=0.5, threshold_delta=0.0) -> Ledger:

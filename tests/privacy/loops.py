@@ -1,8 +1,5 @@
 """A small loop, its table and its jobs, for the tests of training."""
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
-# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
-
 import dataclasses
 
 import jax.numpy as jnp
@@ -107,8 +104,9 @@ def exact_run(columns, *, clip, loop=None, state=None):
     rows = batches.pad_rows(PrivateRows(columns, {}, 1), COLUMNS, CAPACITY)
     network = traced_factors(loop, state, len(COLUMNS), CAPACITY)
     noise = LatticeNoise(step=2.0**-16, base=10.0, factor=1, tables=1)
-    most = {"steps": 1, "most": len(rows.units), "size": network.size}
-    draws = batches.draw_rounds(Key.new(0), np.arange(1), 1.0, noise, rows.exact_count, **most)
+    draws = batches.draw_rounds(
+        Key.new(0), np.arange(1), 1.0, noise, rows.exact_count, steps=1, most=len(rows.units), size=network.size
+    )
     draws = draws._replace(noise=np.zeros_like(draws.noise))
     exact = (rows.exact, rows.units)
     return compiled_training.run_rounds(

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from conftest import examples
 from understudy.privacy.clipping import Layer, clipped_sums
 from understudy.privacy.summation import MOST_ROWS, SUMMATION, UNIT, summation_blocks, usable_part
 
@@ -43,7 +44,7 @@ def factors_of(*shapes):
 networks = factors_of((1,), (3,)) | factors_of((3,), (2,), (1,), (1,), (2,), (3,))
 
 
-@hypothesis.settings(deadline=None, derandomize=True, max_examples=120)
+@examples(40)
 @hypothesis.example((np.full((1, 6), 1e-19, np.float32), np.full((3, 6), 1.8e19, np.float32)), 1.0, 0, 1)
 @hypothesis.example((np.full((1, 6), 1e-30, np.float32), np.full((3, 6), 1e38, np.float32)), 1.0, 0, 2)
 @hypothesis.example((np.full((1, 6), 65536, np.int32), np.ones((3, 6), np.int32)), 1.0, 0, 1)
@@ -63,7 +64,7 @@ def clipped_side_by_side(a, delta, inside, clip):
     return clipped_sums([Layer(a, delta), Layer(a[0], delta[0]), Layer(a[0], delta, SEEN)], inside, clip)
 
 
-@hypothesis.settings(deadline=None, derandomize=True, max_examples=100)
+@examples(40)
 @hypothesis.example((np.full((3, 2, 6), 1e-19, np.float32), np.full((3, 2, 6), 1.8e19, np.float32)), 1.0, 0, 1)
 @hypothesis.example((np.full((3, 2, 6), 5.0, np.float32), np.full((3, 2, 6), 7.0, np.float32)), 1.0, 0, 2)
 @hypothesis.given(factors_of((3, 2), (3, 2)), st.floats(0.01, 100.0), st.integers(0, 2), st.sampled_from([1, 2, 3]))
@@ -132,7 +133,7 @@ def test_networks_side_by_side_are_clipped_each_by_itself(norms, rows_of_a_unit)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-@hypothesis.settings(deadline=None, derandomize=True, max_examples=80)
+@examples(30)
 @hypothesis.example((np.full((3, 3, 6), 1e-19, np.float32), np.full((3, 3, 6), 1.8e19, np.float32)), NORMS, 0, 1)
 @hypothesis.example((np.full((3, 3, 6), 1e30, np.float32), np.full((3, 3, 6), 1e-17, np.float32)), NORMS, 1, 2)
 @hypothesis.example((np.full((3, 3, 6), 5.0, np.float32), np.full((3, 3, 6), 7.0, np.float32)), NORMS, 0, 1)

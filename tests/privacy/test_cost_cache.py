@@ -72,6 +72,17 @@ def test_a_file_holds_numbers_of_the_plan_alone(folder):
     assert path.stat().st_mode & 0o077 == 0
 
 
+@pytest.fixture(scope="module")
+def priced(tmp_path_factory):
+    """The scale of a plan, and the name and text of the file that keeps its costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(kept := tmp_path_factory.mktemp("kept")))
+        patch.setattr(accounting, "_costs", {})
+        scale = calibrate(PLANS["sampled"], BUDGET)
+        (path,) = (kept / "understudy" / "costs").iterdir()
+    return scale, path.name, path.read_text()
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -83,14 +94,13 @@ def test_a_file_holds_numbers_of_the_plan_alone(folder):
         lambda text: json.dumps({**json.loads(text), "checksum": 5}),
     ],
 )
-def test_a_damaged_file_counts_as_missing_and_is_made_anew(folder, monkeypatch, damage):
-    plan = PLANS["sampled"]
-    scale = calibrate(plan, BUDGET)
-    (path,) = folder.iterdir()
-    whole = path.read_text()
+def test_a_damaged_file_counts_as_missing_and_is_made_anew(folder, priced, damage):
+    scale, name, whole = priced
+    folder.mkdir(parents=True)
+    path = folder / name
     path.write_text(damage(whole))
-    _forget(monkeypatch)
-    assert calibrate(plan, BUDGET) == scale
+    path.chmod(0o600)
+    assert calibrate(PLANS["sampled"], BUDGET) == scale
     assert path.read_text() == whole
 
 

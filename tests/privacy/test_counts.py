@@ -146,6 +146,8 @@ def share_of_fits_that_name(rows, wanted, *, noise, threshold_delta, tries, key=
     return hits / tries
 
 
+# `make test-all` tries more often, and sees a smaller excess.
+few_or_many = pytest.mark.parametrize("tries", [250, pytest.param(2000, marks=pytest.mark.slow)])
 LONERS = {
     "one row": ({"loner"}, [0] * 50 + [1], ["crowd", "loner"], 1),
     "all rows of a unit": ({"loner"}, [0] * 50 + [1] * 3, ["crowd", "loner"], 3),
@@ -155,9 +157,10 @@ LONERS = {
 
 @pytest.mark.parametrize(("loners", "rows", "labels", "m"), LONERS.values(), ids=LONERS)
 @pytest.mark.parametrize("noise", [0.2, 3.0])
-def test_what_one_unit_alone_holds_is_named_with_probability_at_most_delta(loners, rows, labels, m, noise):
-    share = share_of_fits_that_name(named(labels, rows, m), loners, noise=noise, threshold_delta=0.05, tries=1000)
-    assert stats.binomtest(round(1000 * share), 1000, 0.05, alternative="greater").pvalue > 1e-6
+@few_or_many
+def test_what_one_unit_alone_holds_is_named_with_probability_at_most_delta(loners, rows, labels, m, noise, tries):
+    share = share_of_fits_that_name(named(labels, rows, m), loners, noise=noise, threshold_delta=0.05, tries=tries)
+    assert stats.binomtest(round(tries * share), tries, 0.05, alternative="greater").pvalue > 1e-6
 
 
 @pytest.mark.slow
@@ -221,10 +224,11 @@ LONE_UNITS = {"one category": [1, 1, 1, 1], "four categories": [1, 2, 3, 4]}
 
 @pytest.mark.parametrize("own", LONE_UNITS.values(), ids=LONE_UNITS)
 @pytest.mark.parametrize("noise", [0.2, 3.0])
-def test_what_one_unit_of_many_rows_alone_holds_is_named_with_probability_at_most_delta(own, noise):
+@few_or_many
+def test_what_one_unit_of_many_rows_alone_holds_is_named_with_probability_at_most_delta(own, noise, tries):
     rows = of_units(["crowd", "w", "x", "y", "z"], [0] * 50 + own, [*range(50), 50, 50, 50, 50], 4)
-    share = share_of_fits_that_name(rows, set("wxyz"), noise=noise, threshold_delta=0.05, tries=1000)
-    assert stats.binomtest(round(1000 * share), 1000, 0.05, alternative="greater").pvalue > 1e-6
+    share = share_of_fits_that_name(rows, set("wxyz"), noise=noise, threshold_delta=0.05, tries=tries)
+    assert stats.binomtest(round(tries * share), tries, 0.05, alternative="greater").pvalue > 1e-6
 
 
 PUBLIC = [f"p{i}" for i in range(40)]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from conftest import examples
 from understudy.core.randomness import Key
 from understudy.privacy.alias_table import reach
 from understudy.privacy.lattice_noise import LARGEST_SUM, SMOOTH, WIDEST, LatticeNoise, add_noise
@@ -78,7 +79,7 @@ norms = st.floats(-6, 6).map(lambda power: 10.0**power)
 multipliers = st.floats(-6, 4).map(lambda power: 10.0**power)
 
 
-@hypothesis.settings(deadline=None, derandomize=True, max_examples=300)
+@examples(120)
 @hypothesis.given(norms, multipliers, st.integers(1, 10**7))
 def test_whole_numbers_stay_within_32_bits_and_the_grid_is_fine(clip_norm, multiplier, size):
     noise = LatticeNoise.of(multiplier * clip_norm, clip_norm=clip_norm, size=size)

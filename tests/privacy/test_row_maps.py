@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from conftest import examples
 from understudy.core.randomness import Key
 from understudy.privacy import piecewise, row_maps
 from understudy.privacy.normal_scores import ValueWeighting, mean_score
@@ -68,7 +69,7 @@ MAPS = {
     },
 }
 every_map = pytest.mark.parametrize("row_map", MAPS.values(), ids=MAPS)
-tried = settings(deadline=None, derandomize=True, max_examples=60)
+tried = examples(25)
 
 ODD = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1e-310, 1.7e308, -1.7e308, 2.0**53, 0.5, 1.0, 2.0]
 SIGNALLING = np.array([0x7FF0000000000001], np.uint64).view(np.float64)

@@ -4,9 +4,6 @@ Three pages are opened in headless Chromium, on a desktop and on a phone, in lig
 kept in the folder that UNDERSTUDY_ARTIFACTS names, or in build/browser. Without a browser, these tests are skipped.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
-# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
-
 import dataclasses
 import itertools
 import os

@@ -1,8 +1,5 @@
 """The page about a database: keys, children and histories are drawn, and real rows are stamped and nowhere else."""
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
-# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
-
 import json
 import re
 from pathlib import Path

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from conftest import examples
 from understudy.synthesizers.moments import nearest_correlation, positive_correlation, squared_clip_norm
 
 
@@ -42,7 +43,7 @@ def assert_is_a_correlation_matrix(matrix, smallest):
     np.linalg.cholesky(matrix)
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@examples(20)
 @given(st.integers(0, 10**6), st.integers(1, 12), st.floats(0.0, 3.0), st.sampled_from([None, 1e-8]))
 def test_the_nearest_correlation_matrix_is_one(seed, size, noise, tolerance):
     given_matrix = random_symmetric(seed, size, noise) if size > 1 else np.ones((1, 1))

@@ -1,8 +1,5 @@
 """The method `prada`: settings and plan, what it measures and charges, and what its fits learn."""
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
-# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
-
 import dataclasses
 
 import numpy as np
@@ -310,11 +307,10 @@ def test_locked_rows_are_what_the_parts_read_of_public_rows():
         names = started._read_by(part)
         found = np.stack([locked._exact[name] for name in names])
         expected = part.rows(public.inputs, public.own, public.states).T
-        names, found, expected = (  # without the one, which the mechanism adds
-            [each for i, each in enumerate(made) if i != part.shape.features] for made in (names, found, expected)
-        )
-        assert np.shape(found) == np.shape(expected)
-        for name, one, other in zip(names, found, expected, strict=True):
+        assert found.shape == expected.shape
+        for place, (name, one, other) in enumerate(zip(names, found, expected, strict=True)):
+            if place == part.shape.features:  # the one, which the mechanism adds
+                continue
             kind, _, column = name.partition(" ")
             state = public.states[MIXED.names.index(column)] if kind == "own" else None
             certain = ~spread[column] if kind in ("own", "seen") else np.ones(len(one), bool)

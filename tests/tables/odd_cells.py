@@ -1,7 +1,5 @@
 """Odd cells: what a column of objects may hold, classes that object to being asked, and what a reader makes of them."""
 
-# pyright: reportArgumentType=false, reportCallIssue=false
-
 import datetime
 import decimal
 import enum
@@ -96,7 +94,7 @@ def objects(cells):
 
 
 def schema_of(kinds, missing=()):
-    return Schema(columns=[Column(name=kind, kind=kind, nullable=True) for kind in kinds], missing=missing)
+    return Schema(columns=tuple(Column(name=kind, kind=kind, nullable=True) for kind in kinds), missing=missing)
 
 
 def values(source, kinds, missing=()):

@@ -1,8 +1,5 @@
 """Small tables that the tests of reading share, and what is in them."""
 
-# Lists stand for tuples here, and wrong types are given on purpose.
-# pyright: reportArgumentType=false
-
 import numpy as np
 
 from understudy.tables.column import Column
@@ -13,15 +10,15 @@ NAN = np.nan
 SECRET = "Xanthippe"
 
 PEOPLE = Schema(
-    columns=[
+    columns=(
         Column(name="age", kind="integer"),
         Column(name="income", kind="continuous"),
-        Column(name="state", kind="categorical", values=["CA", "NY"], other="elsewhere"),
+        Column(name="state", kind="categorical", values=("CA", "NY"), other="elsewhere"),
         Column(name="job", kind="categorical"),
         Column(name="member", kind="boolean"),
         Column(name="joined", kind="datetime"),
-    ],
-    missing=["?"],
+    ),
+    missing=("?",),
 )
 CSV = """\
 age,income,state,job,member,joined
@@ -44,7 +41,7 @@ EXPECTED = {
 
 def one(kind, **fields):
     missing = fields.pop("missing", ())
-    return Schema(columns=[Column(name="x", kind=kind, **fields)], missing=missing)
+    return Schema(columns=(Column(name="x", kind=kind, **fields),), missing=missing)
 
 
 def saved(folder, content, name="people.csv"):

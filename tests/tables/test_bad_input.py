@@ -4,16 +4,15 @@ import json
 import math
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import understudy as us
 from bad_input import HEADER, SECRET, assert_discreet, assert_refused
+from conftest import examples
 from understudy.cli import main
 
-FUZZ = settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FUZZ = examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PIECES = st.sampled_from(
     [HEADER, "name", "age", ",", "\n", "\r\n", "\r", '"', '""', "40", "-1", "1e308", "nan", "\x00", "é", "\ufeff", " "]
 )

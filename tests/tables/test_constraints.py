@@ -1,14 +1,12 @@
 """Constraints and conditions: read with care, kept by every synthetic row, and never for ever in the search."""
 
-# Lists stand for tuples here, and wrong types are given on purpose.
-# pyright: reportArgumentType=false, reportOperatorIssue=false, reportOptionalMemberAccess=false
-# pyright: reportAttributeAccessIssue=false
-
 import dataclasses
 import datetime
 import functools
 import operator
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,7 +16,7 @@ from hypothesis import strategies as st
 
 import understudy as us
 from commands import run
-from conftest import QUICK, quick
+from conftest import QUICK, examples, quick
 from understudy.core.randomness import Key
 from understudy.model import Model, load
 from understudy.synthesizers import METHODS
@@ -92,6 +90,12 @@ def schema(*constraints, **facts) -> Schema:
     return dataclasses.replace(STAYS, constraints=constraints, **facts)
 
 
+def ruled(columns: Sequence[Column], *rules: str, **facts: Any) -> Schema:
+    """A schema whose rules are written as text."""
+    written: Any = rules
+    return Schema(columns=tuple(columns), constraints=written, **facts)
+
+
 # Reading ------------------------------------------------------------------------------------------------------------
 
 WRITTEN = """
@@ -115,8 +119,8 @@ def test_every_form_is_read():
     assert found[2] == Sum("total", ("drugs", "ward fee"), 2.0)
     conditions = (Condition("smoker", values=(True,)), Condition("city", values=("Ulm", "Kiel")))
     assert found[3] == Implication(conditions, Condition("packs", low=0.1, high=10.0))
-    assert found[4].when[1] == Condition("drugs", low=3, high=3)
-    assert found[5].then.low == datetime.datetime(2020, 6, 1)
+    assert isinstance(found[4], Implication) and found[4].when[1] == Condition("drugs", low=3, high=3)
+    assert isinstance(found[5], Implication) and found[5].then.low == datetime.datetime(2020, 6, 1)
     assert found[6] == Combination(
         ("city", "state", "smoker", "drugs"), (("Ulm", "BW", True, 3), ("Bonn", "NW", False, 4))
     )
@@ -142,8 +146,9 @@ def test_toml_keeps_rules_about_columns_of_any_name(names):
     names = list(dict.fromkeys(names))
     columns = tuple(Column(name=name, kind="integer") for name in [*names, "total of all"])
     quoted = [f"'{name}'" for name in names]
-    made = Schema(columns=columns, constraints=[f"'total of all' = {' + '.join(quoted)}"])
-    assert made.constraints[0].parts == tuple(names)
+    made = ruled(columns, f"'total of all' = {' + '.join(quoted)}")
+    [total] = made.constraints
+    assert isinstance(total, Sum) and total.parts == tuple(names)
     assert Schema.parse(made.to_toml()) == made
 
 
@@ -227,7 +232,7 @@ def test_a_rule_that_the_bounds_forbid_is_refused_unless_a_cell_may_be_missing(r
         a, b, c = (0, 3), (3, 4), (1, 2)
         bounds = {"a": a, "b": b if rule != "b = a" else (4, 5), "c": c}
         named = [Column(name=n, kind="integer", low=lo, high=hi, **facts) for n, (lo, hi) in bounds.items()]
-        return Schema(columns=named, constraints=[rule])
+        return ruled(named, rule)
 
     with pytest.raises(SchemaError, match="the bounds of the columns forbid it"):
         made()
@@ -289,7 +294,7 @@ def test_a_rule_knows_which_rows_keep_it(rule, kept):
 
 
 @given(st.data())
-@settings(deadline=None, derandomize=True, max_examples=50)
+@examples(20)
 def test_combinations_agree_with_a_look_at_every_row(data):
     width = data.draw(st.integers(2, 5))
     cells = st.lists(st.integers(0, 3), min_size=width, max_size=width).map(tuple)
@@ -362,7 +367,7 @@ def test_every_row_keeps_every_constraint(models, method):
     assert len(rows) == 300
     assert violations(rows, model.schema) == 0
     assert violations(models[method].sample(300, 1), model.schema) > 100  # the check can fail
-    assert model.acceptance.kept >= 300 and 0 < model.acceptance.share < 1
+    assert model.acceptance is not None and model.acceptance.kept >= 300 and 0 < model.acceptance.share < 1
 
 
 def of_numbers(names):
@@ -428,7 +433,7 @@ def test_constraints_hold_in_every_kind_of_frame(models, kind):
     rows = model.sample(100, 0, where={"smoker": True})
     assert type(rows).__module__.startswith(kind)
     as_polars = rows if kind == "polars" else pl.from_pandas(rows) if kind == "pandas" else pl.from_arrow(rows)
-    assert len(as_polars) == 100
+    assert isinstance(as_polars, pl.DataFrame) and len(as_polars) == 100
     assert violations(as_polars, model.schema) == 0
 
 
@@ -481,7 +486,7 @@ def test_rejecting_rows_moves_no_measured_margin(models):
     assert abs(alone["smoker"].mean() - drawn["smoker"].mean()) > 0.08
     assert abs(kept["smoker"].mean() - drawn["smoker"].mean()) < 0.005
     assert abs(kept["weight"].mean() - drawn["weight"].mean()) < 0.5
-    assert model.acceptance.shift < 0.005
+    assert model.acceptance is not None and model.acceptance.shift < 0.005
 
 
 def test_rows_are_rejected_within_the_conditions_that_are_asked_for(models):
@@ -625,8 +630,8 @@ def test_the_command_takes_conditions_and_tells_the_acceptance_apart_from_its_re
     )
     assert " rows drawn keep the rules (" in done.stderr and "most often broken: packs is missing" in done.stderr
     rows = pl.read_parquet(tmp_path / "some.parquet")
-    assert set(rows["city"]) == {"Ulm"} and rows["drugs"].min() >= 3 and rows["packs"].null_count() == 40
-    assert rows["admission"].max() <= datetime.datetime(2020, 10, 1)
+    assert set(rows["city"]) == {"Ulm"} and (rows["drugs"] >= 3).all() and rows["packs"].null_count() == 40
+    assert (rows["admission"] <= datetime.datetime(2020, 10, 1)).all()
 
 
 @pytest.mark.parametrize(
@@ -651,7 +656,7 @@ def test_the_command_refuses_a_wrong_condition_in_one_line(saved, tmp_path, cond
 def test_notebooks_show_small_tables_and_escape_everything(models):
     nasty = "<script>alert('x')</script>"
     columns = (Column(name=nasty, kind="integer", low=0, high=9), Column(name="b&b", kind="integer", low=0, high=9))
-    made = Schema(name=nasty, columns=columns, constraints=[f'"{nasty}" >= b&b'])
+    made = ruled(columns, f'"{nasty}" >= b&b', name=nasty)
     people = pl.DataFrame({nasty: [1, 2, 3], "b&b": [1, 2, 3]})
     model = us.fit(people, made, "independent", epsilon=1.0, seed=0)
     for shown in (made._repr_html_(), model._repr_html_(), model.receipt._repr_html_()):
@@ -665,12 +670,12 @@ def test_notebooks_show_small_tables_and_escape_everything(models):
 @pytest.mark.parametrize("rule", ["a + b = t", "t = a + b"])
 def test_a_sum_may_be_written_from_either_side(rule):
     columns = [us.Column(name=name, kind="integer", low=0, high=10) for name in "abt"]
-    assert str(Schema(columns=columns, constraints=[rule]).constraints[0]) == "t = a + b"
+    assert str(ruled(columns, rule).constraints[0]) == "t = a + b"
 
 
 def test_one_truth_value_may_imply_another():
     columns = [us.Column(name=name, kind="boolean") for name in ("a", "b c")]
-    made = Schema(columns=[*columns, us.Column(name="n", kind="integer")], constraints=["a implies 'b c'"])
+    made = ruled([*columns, us.Column(name="n", kind="integer")], "a implies 'b c'")
     assert str(made.constraints[0]) == "b c = true when a = true"
     assert Schema.parse(made.to_toml()) == made
     for wrong, message in {"a implies n": "'n' is integer", "a implies a": "one twice", "a implies d": "'d'"}.items():

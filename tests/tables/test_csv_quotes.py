@@ -3,9 +3,10 @@
 import gzip
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import examples
 from understudy.tables.column import Column
 from understudy.tables.quotes import quotes_are_sound
 from understudy.tables.schema import Schema
@@ -81,7 +82,7 @@ def by_automaton(text):
 
 
 @given(st.text(st.sampled_from('"",\n\rx'), max_size=14), st.integers(1, 5))
-@settings(deadline=None, derandomize=True, max_examples=500)
+@examples(200)
 def test_quotes_are_judged_as_the_standard_says(text, size):
     content = text.encode()
     blocks = [content[start : start + size] for start in range(0, len(content), size)]

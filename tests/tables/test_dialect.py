@@ -10,6 +10,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import examples
 from small_tables import NAN, SECRET, assert_columns, saved
 from understudy.tables.column import Column
 from understudy.tables.dialect import STANDARD, Dialect
@@ -106,7 +107,7 @@ def test_what_cannot_be_read_has_the_standard_dialect(tmp_path, name):
 
 
 @given(st.binary(max_size=300) | st.text(st.sampled_from("a1,.;\t|\"'# \n\r\0é€-"), max_size=80).map(str.encode))
-@settings(deadline=None, derandomize=True, max_examples=80)
+@examples(30)
 def test_no_byte_makes_detection_fail(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(content)
@@ -320,7 +321,7 @@ def test_comments_are_no_rows(tmp_path):
 
 
 @given(st.text(st.sampled_from('##"\nx'), max_size=30))
-@settings(deadline=None, derandomize=True, max_examples=80)
+@examples(30)
 def test_comments_are_found_as_line_by_line(text):
     kept, is_open = [], False
     for line in text.split("\n"):

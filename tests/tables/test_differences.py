@@ -5,10 +5,11 @@ import datetime
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
+from conftest import examples
 from hospital import schema as hospital_schema
 from hospital import visits
 from understudy.core.randomness import Key
@@ -105,7 +106,7 @@ cells = st.lists(st.tuples(*[st.none() | st.integers(0, 100)] * 3), min_size=1, 
 
 
 @given(cells)
-@settings(deadline=None, derandomize=True, max_examples=60)
+@examples(25)
 def test_columns_come_back_from_their_differences(rows):
     """All cells that have a difference, and the missing ones where nothing but flags can say so."""
     made = of("b >= a", "b >= c", **numbers("a", "b", "c", nullable=True))
@@ -123,7 +124,7 @@ def test_columns_come_back_from_their_differences(rows):
 
 
 @given(cells)
-@settings(deadline=None, derandomize=True, max_examples=30)
+@examples(15)
 def test_locked_rows_are_mapped_as_public_ones(rows):
     columns = {name: np.array(column, float) for name, column in zip("abc", zip(*rows, strict=True), strict=True)}
     locked = lock(columns, {"k": ("x",)}, key=KEY).derive({"b": Gap("b", "a", 2.0)}, keep=True)

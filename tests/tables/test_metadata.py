@@ -1,8 +1,5 @@
 """Other people's metadata: what it says is taken over, what it does not say is left out."""
 
-# Wrong types are given on purpose.
-# pyright: reportArgumentType=false
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Odd cells, one by one: those on which version 0.1.0 failed or read other rows differently."""
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
-
 import datetime
 import decimal
 import math

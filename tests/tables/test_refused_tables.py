@@ -1,8 +1,5 @@
 """Tables that are refused: in one line, for their structure, and without a cell."""
 
-# Lists stand for tuples here, and wrong types are given on purpose.
-# pyright: reportArgumentType=false
-
 import datetime
 import gzip
 
@@ -56,7 +53,7 @@ BAD_FILES = {
     "unknown extension": ("x.docx", SECRET, r"expected a file that ends in \.csv, "),
     "no extension": ("x", SECRET, r"expected a file that ends in \.csv, "),
 }
-AGES = Schema(columns=[Column(name="age", kind="integer"), Column(name="y", kind="categorical")])
+AGES = Schema(columns=(Column(name="age", kind="integer"), Column(name="y", kind="categorical")))
 
 
 @pytest.mark.parametrize("case", BAD_FILES)

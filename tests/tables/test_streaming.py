@@ -1,7 +1,6 @@
 """Tables in partitions: the same cells as a table that is read at once, the same refusals, and pieces that fit."""
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
-# pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,7 +10,7 @@ from conftest import MIXED, mixed_table
 from understudy.tables import streaming
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
-from understudy.tables.streaming import spans, stream
+from understudy.tables.streaming import StreamedTable, spans, stream
 from understudy.tables.structure import TableError
 from understudy.tables.table import read
 from understudy.tables.text_file import TextFile
@@ -57,6 +56,12 @@ def in_files(folder, table, count):
     return folder
 
 
+def streamed(source: Any, schema: Schema, **options: Any) -> StreamedTable:
+    found = stream(source, schema, **options)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("kind", ["file", "folder", "glob", "lazy", "csv"])
 def test_a_table_in_partitions_has_the_cells_of_one_read_at_once(kind, tmp_path, cut_small):
     whole = read(TABLE, MIXED)
@@ -67,7 +72,7 @@ def test_a_table_in_partitions_has_the_cells_of_one_read_at_once(kind, tmp_path,
         source = tmp_path / "rows.csv"
         TABLE.write_csv(source)
         whole = read(source, MIXED)
-    table = stream(source, MIXED, always=True)
+    table = streamed(source, MIXED, always=True)
     assert len(table.readers) > 3
     assert {name: list(labels) for name, labels in table.labels.items()} == whole.labels
     for name, column in put_together(table, MIXED).items():
@@ -82,7 +87,8 @@ def odd_csv(path, repeated):
 def test_lines_of_text_are_cut_outside_quotes_and_rows_without_a_unit_are_left_out(tmp_path, monkeypatch):
     path = odd_csv(tmp_path / "odd.csv", 8)
     monkeypatch.setattr(streaming, "_SHARE", 0.25 * 2**30 / 4 / 60)  # 60 bytes
-    whole, table = read(path, ODD), stream(path, ODD, memory=0.25, always=True)
+    whole, table = read(path, ODD), streamed(path, ODD, memory=0.25, always=True)
+    assert whole.unit is not None
     assert len(table.readers) > 10 and sum(each.rows for each in table.readers) == whole.exact_rows == 48
     for name, column in put_together(table, ODD).items():
         np.testing.assert_array_equal(column, whole.columns[name])
@@ -116,7 +122,7 @@ def test_a_large_file_is_read_in_partitions(tmp_path, monkeypatch):
     TABLE.write_parquet(tmp_path / "rows.parquet", row_group_size=50)
     monkeypatch.setattr(streaming, "_SHARE", 0.25 * 2**30 / (8 * 8 * 100))  # 100 rows
     monkeypatch.setattr(streaming, "_SMALL", 1e9)
-    assert [each.rows for each in stream(tmp_path / "rows.parquet", MIXED, memory=0.25).readers] == [100] * 5
+    assert [each.rows for each in streamed(tmp_path / "rows.parquet", MIXED, memory=0.25).readers] == [100] * 5
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_a_file_of_another_type_is_refused_though_others_are_right(tmp_path):
 
 def test_a_file_that_changes_between_two_passes_is_refused(tmp_path):
     in_files(tmp_path, TABLE, 2)
-    table = stream(tmp_path, MIXED)
+    table = streamed(tmp_path, MIXED)
     TABLE[:100].write_parquet(tmp_path / "001.parquet")
     with pytest.raises(TableError, match=r"001\.parquet"):
         table.readers[-1].read(["age"])

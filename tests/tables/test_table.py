@@ -1,8 +1,5 @@
 """Tables: what comes in from each source, each cell by itself, and what goes out."""
 
-# Lists stand for tuples here, and wrong types are given on purpose.
-# pyright: reportArgumentType=false
-
 import datetime
 import gzip
 import os
@@ -15,9 +12,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import examples
 from small_tables import CSV, EXPECTED, NAN, PEOPLE, SECRET, START, assert_columns, cells, one, saved, with_y
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
@@ -80,13 +78,13 @@ def frames():
 
 
 MIXED = Schema(
-    columns=[
+    columns=(
         Column(name="t", kind="datetime"),
         Column(name="n", kind="integer"),
         Column(name="f", kind="continuous"),
         Column(name="c", kind="categorical"),
         Column(name="b", kind="boolean"),
-    ]
+    )
 )
 
 
@@ -229,13 +227,13 @@ def test_a_ten_megabyte_cell_is_read(tmp_path):
 def test_quoted_names_are_respected(tmp_path):
     names = ["a,b", 'say "hi"', "two\nlines", "naïve"]
     header = ",".join('"' + name.replace('"', '""') + '"' for name in names)
-    schema = Schema(columns=[Column(name=name, kind="integer") for name in names])
+    schema = Schema(columns=tuple(Column(name=name, kind="integer") for name in names))
     table = read(saved(tmp_path, f"{header}\n1,2,3,4\n"), schema)
     assert_columns(table, {name: [place + 1.0] for place, name in enumerate(names)})
 
 
 @given(st.lists(st.none() | st.floats(allow_nan=False), min_size=1, max_size=20))
-@settings(deadline=None, derandomize=True, max_examples=50)
+@examples(20)
 def test_every_float_survives_a_csv_file(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("floats") / "x.csv"
     write(pl.DataFrame({"x": pl.Series(values, dtype=pl.Float64), "y": [1] * len(values)}), path)
@@ -249,7 +247,7 @@ CELLS = st.sampled_from(
 
 
 @given(st.lists(CELLS, min_size=1, max_size=8))
-@settings(deadline=None, derandomize=True, max_examples=25)
+@examples(12)
 def test_a_cell_that_is_no_number_changes_no_other(tmp_path_factory, lines):
     """Numbers are read twice in different ways, as numbers and, where one cell is none, as text."""
     folder = tmp_path_factory.mktemp("cells")
@@ -271,7 +269,7 @@ def test_a_header_of_any_length_is_read(tmp_path, quote):
     names = [f"column number {place}" for place in range(6000)]
     header = ",".join(f"{quote}{name}{quote}" for name in names)
     path = saved(tmp_path, f"{header}\n{','.join(map(str, range(6000)))}\n")
-    schema = Schema(columns=[Column(name=names[-1], kind="integer")], ignore=names[:-1])
+    schema = Schema(columns=(Column(name=names[-1], kind="integer"),), ignore=tuple(names[:-1]))
     assert_columns(read(path, schema), {names[-1]: [5999]})
 
 
@@ -279,7 +277,7 @@ def test_a_header_of_any_length_is_read(tmp_path, quote):
 
 
 def test_rows_without_a_unit_are_left_out_and_so_are_their_categories(tmp_path):
-    schema = Schema(columns=[Column(name="x", kind="categorical")], unit="id", max_rows_per_unit=2, missing=["?"])
+    schema = Schema(columns=(Column(name="x", kind="categorical"),), unit="id", max_rows_per_unit=2, missing=("?",))
     table = read(saved(tmp_path, "x,id\na,u\nb,\nc,v\nd,?\na, u\n"), schema)
     assert table.labels == {"x": ["a", "c"]}
     assert_columns(table, {"x": [0, 1, 0]})
@@ -290,14 +288,14 @@ def test_rows_without_a_unit_are_left_out_and_so_are_their_categories(tmp_path):
 
 @pytest.mark.parametrize("ids", [[7, 8, 7], ["p", "q", "p"], [7.0, 8.0, 7.0], [True, False, True]])
 def test_units_of_any_type_are_told_apart(ids):
-    schema = Schema(columns=[Column(name="x", kind="integer")], unit="id", max_rows_per_unit=2)
+    schema = Schema(columns=(Column(name="x", kind="integer"),), unit="id", max_rows_per_unit=2)
     unit = read(pl.DataFrame({"x": [1, 2, 3], "id": ids}), schema).unit
     assert unit is not None
     assert unit[0] == unit[2] != unit[1]
 
 
 def test_a_table_in_which_nobody_has_a_unit_is_refused(tmp_path):
-    schema = Schema(columns=[Column(name="x", kind="integer")], unit="id", max_rows_per_unit=2)
+    schema = Schema(columns=(Column(name="x", kind="integer"),), unit="id", max_rows_per_unit=2)
     with pytest.raises(TableError, match="no rows with a 'id'"):
         read(saved(tmp_path, "x,id\n1,\n"), schema)
 

@@ -169,7 +169,7 @@ def attack_part(
     return dataclasses.replace(part, loop=AttackedLoop(part.loop), state=state)
 
 
-def loss_of_steps(told: Sequence[NDArray[np.float32]], *, canaries: int, rate: float) -> tuple[float, float]:
+def loss_of_steps(told: Sequence[NDArray[np.floating[Any]]], *, canaries: int, rate: float) -> tuple[float, float]:
     """The loss of all steps of a training, and its expectation with the canaries.
 
     Args:

@@ -99,7 +99,12 @@ class _Fit:
 
 
 def replay(
-    schema: Schema, method: Method, *, epsilon: float, delta: float, simulated: Simulated | None = None
+    schema: Schema | DatabaseSchema,
+    method: Method,
+    *,
+    epsilon: float,
+    delta: float,
+    simulated: Simulated | None = None,
 ) -> Replay:
     """Replays a method on all tables that are made from a schema.
 
@@ -188,7 +193,9 @@ def _judge_rest(base: _Fit, other: _Fit, what: str, *, first: bool = False) -> I
         yield Finding("programs", "the training", f"with {what} another program is compiled.")
 
 
-def _watched(table: Any, schema: Schema, method: Method, epsilon: float, delta: float, tape: Tape) -> _Fit:
+def _watched(
+    table: Any, schema: Schema | DatabaseSchema, method: Method, epsilon: float, delta: float, tape: Tape
+) -> _Fit:
     """A fit of a table made for replays, watched."""
     made, compiled = _Fit(tape), _programs()
     out, err = io.StringIO(), io.StringIO()

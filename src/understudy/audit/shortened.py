@@ -8,6 +8,7 @@ from typing import Any
 
 from understudy.synthesizers.base import Method
 from understudy.synthesizers.prada.settings import ROWS
+from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.schema import Schema
 
 AFTER_RELEASES_OF_PRADA: dict[str, Any] = {
@@ -31,7 +32,7 @@ _MOST: dict[str, dict[str, Any]] = {
 """The most of each setting, by method: steps, sizes of networks and what is drawn from public distributions."""
 
 
-def shortened(method: Method, schema: Schema) -> Method:
+def shortened(method: Method, schema: Schema | DatabaseSchema) -> Method:
     """The method with small networks and few steps; all other settings stay."""
     settings: dict[str, Any] = {}
     for name, limit in _MOST.get(method.name, {}).items():

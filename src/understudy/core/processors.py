@@ -22,9 +22,17 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def in_threads(function: Callable[[Item], Found], items: Iterable[Item]) -> list[Found]:
-    """What a function makes of each item, in order, on all cores: for array operations, which free the interpreter."""
-    if cores() == 1:
+FEW = 5000
+"""Arrays that are shorter are done with before a thread has started."""
+
+
+def in_threads(function: Callable[[Item], Found], items: Iterable[Item], *, length: int | None = None) -> list[Found]:
+    """What a function makes of each item, in order, on all cores: for array operations, which free the interpreter.
+
+    Args:
+        length: Of the arrays that it works on; if they are short, it works on this thread.
+    """
+    if cores() == 1 or (length is not None and length < FEW):
         return [function(item) for item in items]
     with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(function, items))

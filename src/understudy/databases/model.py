@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core import archive
-from understudy.core.files import reason, replacing, sha256
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
 from understudy.encoding.encoder import Encoder, EncoderFacts
-from understudy.model import FORMAT, GENERATOR, Model, ModelError
+from understudy.model import FORMAT, GENERATOR, Model, ModelError, Savable
 from understudy.model import load as load_single
 from understudy.privacy.receipt import Receipt
 from understudy.synthesizers import FITTED, METHODS
@@ -37,7 +36,7 @@ from understudy.tables.writing import to_frame
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class DatabaseModel:
+class DatabaseModel(Savable):
     """A fitted database. Sampling from it is free, for ever: nothing more is learned about anyone.
 
     Attributes:
@@ -172,19 +171,6 @@ class DatabaseModel:
             "receipt": json.loads(self.receipt.to_json()),
         }
         return archive.pack(document, arrays)
-
-    @property
-    def sha256(self) -> str:
-        """The SHA-256 of the file that `save` writes, in hexadecimal."""
-        return sha256(self.to_bytes())
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model to one file, whole or not at all."""
-        try:
-            with replacing(path) as temporary:
-                temporary.write_bytes(self.to_bytes())
-        except OSError as error:
-            raise ModelError(f"{os.fspath(path)} cannot be written: {reason(error)}.") from None
 
     def __repr__(self) -> str:
         spent = f"epsilon={self.receipt.budget.epsilon:g}, delta={self.receipt.budget.delta:g}"

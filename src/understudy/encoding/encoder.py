@@ -92,7 +92,8 @@ class Encoder:
     def decode(self, levels: Levels) -> dict[str, NDArray]:
         """Columns of values from columns of levels."""
         names = self.schema.names
-        found = in_threads(lambda name: self.columns[name].values(levels[name]), names)
+        length = len(next(iter(levels.values())))
+        found = in_threads(lambda name: self.columns[name].values(levels[name]), names, length=length)
         return dict(zip(names, found, strict=True))
 
     def strata(self, columns: Mapping[str, NDArray]) -> dict[str, NDArray]:

@@ -104,6 +104,25 @@ class Weights(NamedTuple):
     is_state: NDArray[np.bool_]  # which states there are: (columns, states)
 
 
+def plain_weights(given: Weights, shape: Shape) -> Weights:
+    """The weights, if they are plain arrays of numbers of this shape.
+
+    Privacy:
+        Weights come from outside of this folder and are multiplied with what is made of rows. An array of another
+        class, or of objects, would be handed that by its own operators.
+    """
+    weights = Weights(*given)
+    if any(type(each) is not np.ndarray or each.dtype.kind not in "fib" for each in weights):
+        raise TypeError("weights: expected plain NumPy arrays of numbers.")
+    expected = (
+        (shape.columns, shape.inputs + 1, shape.hidden + shape.linear),
+        (shape.columns, shape.hidden + 1, shape.outputs),
+    )
+    if (weights.first.shape, weights.second.shape) != expected:
+        raise ValueError(f"weights: expected layers of {expected}, got {weights.first.shape}, {weights.second.shape}.")
+    return weights
+
+
 @final
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class DensityLoop:
@@ -128,7 +147,7 @@ class Fixed(NamedTuple):
 
     unit: Floats  # (columns, 1)
     places: NDArray[np.int64]  # of every input and the one among features; unused ones beyond: (columns, inputs + 1)
-    reads: Floats  # 1 where a column reads a feature or the one: (columns, features + 1)
+    reads: Floats  # how many inputs of a column read a feature, or the one: (columns, features + 1)
     no_state: Floats  # `NEVER` where a column has no such state, else 0: (columns, states, 1)
 
 
@@ -155,7 +174,7 @@ def fixed_of(weights: Weights, shape: Shape) -> Fixed:
     last = np.full((shape.columns, 1), shape.features)
     places = np.concatenate([np.where(weights.sources >= 0, weights.sources, shape.features + 1), last], axis=1)
     reads = np.zeros((shape.columns, shape.features + 2), np.float32)
-    reads[np.arange(shape.columns)[:, None], places] = 1.0
+    np.add.at(reads, (np.arange(shape.columns)[:, None], places), 1.0)
     return Fixed(
         unit=np.asarray(weights.unit, np.float32)[:, None],
         places=places.astype(np.int64),

@@ -20,6 +20,7 @@ from understudy.privacy.densities import (
     Slopes,
     derivatives,
     fixed_of,
+    plain_weights,
     slopes_of,
 )
 from understudy.privacy.lattice_noise import LatticeNoise, rounded_sum
@@ -47,7 +48,7 @@ def _train(training: Training[Any], capacity: int, count: Count) -> Any:
     padded = pad_rows(training.job.rows, training.part.columns, capacity)
     padded.exact[:, loop.shape.features] = 1.0
     most, steps = largest_batch(padded.exact_places, training.rate), loop.steps_per_round
-    fixed = fixed_of(loop.weights(state), loop.shape)
+    fixed = fixed_of(plain_weights(loop.weights(state), loop.shape), loop.shape)
     for number in range(training.rounds):
         places, drawn, noise = draw_round(
             training.key,
@@ -65,8 +66,9 @@ def _train(training: Training[Any], capacity: int, count: Count) -> Any:
         inside = drawn[:, :, None] & (members < len(padded.exact) - 1)
         for step in range(steps):
             x = padded.exact[members[step].ravel()]
+            weights = plain_weights(loop.weights(state), loop.shape)
             with np.errstate(all="ignore"):
-                made = derivatives(loop.weights(state), fixed, x, loop.shape)
+                made = derivatives(weights, fixed, x, loop.shape)
                 exact_sums = clipped_sums(made, fixed, inside[step], training.clip_norm)
             if loop.silent:
                 exact_sums = Slopes(*(np.zeros_like(each) for each in exact_sums))

@@ -36,7 +36,7 @@ from understudy.core.randomness import Key
 from understudy.core.settings import Number, require
 from understudy.privacy import recording
 from understudy.privacy.batches import fits, largest_batch
-from understudy.privacy.densities import DensityLoop
+from understudy.privacy.densities import DensityLoop, plain_weights
 from understudy.privacy.density_training import train_densities
 from understudy.privacy.gathering import drawn_rows
 from understudy.privacy.lattice_noise import LatticeNoise
@@ -79,6 +79,8 @@ def train(
         SideEffects: A network does something other than array operations. Nothing has been charged or read.
     """
     jobs = recording.observed(jobs, planned)
+    if len({isinstance(part.loop, DensityLoop) for job in jobs for part in job.parts}) > 1:
+        raise ValueError("parts: expected densities alone, or none.")
     entries = [_checked(job, planned) for job in jobs]
     rates = [min(entry.sampling_rate or 1.0, job.rate) for job, entry in zip(jobs, entries, strict=True)]
     capacity = max(job.capacity for job in jobs)
@@ -205,8 +207,10 @@ def _network(part: Part[Any], places: int) -> Sizes:
 
     Raises:
         SideEffects: It does something other than array operations.
+        TypeError: The weights of a density are something other than plain arrays.
     """
     if isinstance(part.loop, DensityLoop):
+        plain_weights(part.loop.weights(part.state), part.loop.shape)
         return part.loop.shape
     from understudy.privacy.factors import traced_factors  # loads JAX
 
@@ -216,11 +220,8 @@ def _network(part: Part[Any], places: int) -> Sizes:
 
 def _run(trainings: Sequence[Training[State]], capacity: int, public: bool, count: Count) -> list[State]:
     """The last states: of densities by NumPy, of other networks by compiled programs."""
-    written_out = [isinstance(training.part.loop, DensityLoop) for training in trainings]
-    if all(written_out):
+    if isinstance(trainings[0].part.loop, DensityLoop):
         return train_densities(trainings, capacity, count)
-    if any(written_out):
-        raise ValueError("parts: expected densities alone, or none.")
     from understudy.privacy.compiled_training import train_compiled  # loads JAX
 
     with kept_on_disk(public):

@@ -88,8 +88,9 @@ def from_text(text: pl.Series) -> pl.Series:
         top = text.drop_nulls().head(_TOP).str.strip_chars()
         forms = sorted(FORMS, key=lambda form: parse(top, form).null_count())
     instants = parse(text, forms[0])
+    possible = text.str.contains("-", literal=True)  # which every form has
     for form in forms:
-        unread = (instants.is_null() & text.is_not_null()).arg_true()
+        unread = (instants.is_null() & possible).arg_true()
         if not len(unread):  # most tables hold one form only
             break
         instants = instants.scatter(unread, parse(text.gather(unread).str.strip_chars(), form))

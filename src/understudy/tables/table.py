@@ -10,12 +10,12 @@ a column repeats itself.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from understudy.core.processors import in_threads
 from understudy.tables import formats, instants
 from understudy.tables.cells import as_written
 from understudy.tables.column import Column
@@ -159,8 +159,8 @@ def convert(
         facts[name].present |= not missing.all()
         return array, found
 
-    with ThreadPoolExecutor() as pool:  # polars and numpy work outside Python's lock
-        converted = dict(zip(names, pool.map(one, names), strict=True))
+    length = len(next(iter(source.columns.values())).series)
+    converted = dict(zip(names, in_threads(one, names, length=length), strict=True))
     return (
         {name: array for name, (array, _) in converted.items()},
         {name: found for name, (_, found) in converted.items() if found is not None and schema[name].values is None},

@@ -43,9 +43,12 @@ def to_frame(
     """
     if kind not in ("polars", "pandas", "pyarrow"):
         raise ValueError(f"to_frame: expected kind to be polars, pandas or pyarrow, got {kind!r}.")
-    frame = pl.DataFrame(
-        in_threads(lambda column: _to_series(columns[column.name], column, labels.get(column.name, ())), schema)
-    )
+    length = len(next(iter(columns.values()), ()))
+
+    def one(column: Column) -> pl.Series:
+        return _to_series(columns[column.name], column, labels.get(column.name, ()))
+
+    frame = pl.DataFrame(in_threads(one, schema, length=length))
     if kind == "pandas":
         return _to_pandas(frame, columns, schema, labels)
     return frame if kind == "polars" else frame.to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -7,12 +7,13 @@ import tomllib
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import messy_export
 import understudy as us
 from commands import run
+from conftest import examples
 from understudy.tables.drafting.draft import ROWS_PER_PERSON, draft_of
 from understudy.tables.drafting.questions import questions
 from understudy.tables.drafting.writing import SEEN, written
@@ -178,7 +179,7 @@ ODD_CELLS = st.one_of(
 )
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples(15)
 @given(st.data())
 def test_a_draft_always_reads_the_table_it_comes_from(data):
     names = data.draw(
@@ -196,7 +197,7 @@ def test_a_draft_always_reads_the_table_it_comes_from(data):
 CANARIES = st.text(string.ascii_uppercase, min_size=9, max_size=12)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@examples(8)
 @given(st.lists(CANARIES, min_size=1, max_size=5, unique=True), st.integers(10**9, 10**10))
 def test_no_canary_is_ever_told(words, number):
     """Texts, numbers, dates and spellings that are in no public list, in columns of every kind."""
