@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from understudy.core.compilation import keep_compiled, kept_on_disk
+from understudy.core.leaves import filled, leaves
 from understudy.core.randomness import Key
 from understudy.core.settings import Number, require
 from understudy.privacy import recording
@@ -91,6 +92,9 @@ def train(
         job.ledger.charge(
             planned, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian"
         )
+    if (kept := jobs[0].ledger.kept()) is not None:  # only a fit by itself has a checkpoint
+        numbers = iter(kept)
+        return [[filled(part.state, next(numbers)) for part in job.parts] for job in jobs]
     public = all(fits(job.rows, capacity) for job in jobs)
     keys = [_key(job, planned) for job in jobs]
     jobs = [
@@ -104,6 +108,8 @@ def train(
     ]
     states = _run(trainings, capacity, public, Count(sum(training.steps for training in trainings), progress))
     done = iter(states)
+    if jobs[0].ledger.checkpoint is not None:
+        jobs[0].ledger.keep([leaves(state) for state in states])
     return recording.trained([[next(done) for _ in job.parts] for job in jobs])
 
 

@@ -32,6 +32,7 @@ class TableLedger(Ledger):
         own = [planned for planned in whole.plan if planned.name.startswith(start)]
         self.plan = tuple(dataclasses.replace(each, name=each.name.removeprefix(start)) for each in own)
         self._planned = {planned.name: planned for planned in self.plan}
+        self.checkpoint = whole.checkpoint
 
     @property
     def on_step(self) -> Callable[[int, int], None] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
