@@ -163,9 +163,7 @@ def fit_many(
     if strict:
         for each in fits:
             refuse(_red_flags(schema, each))
-    book = LedgerFile(ledger) if ledger is not None else None
-    if book and schema.name == UNNAMED:
-        raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
+    book = None if ledger is None else _ledger_file(ledger, schema)
     summing, entered = engines.resolve(engine, address), list[str]()
     with contextlib.ExitStack() as stack:
         fits, started = _with_checkpoint(schema, fits, checkpoint, stack)
@@ -187,6 +185,12 @@ def fit_many(
             Model(request.encoder, generator, receipt, each.method, kind, schema)
             for each, request, generator, receipt in zip(fits, requests, generators, receipts, strict=True)
         ]
+
+
+def _ledger_file(path: str | os.PathLike[str], schema: Schema) -> LedgerFile:
+    if schema.name == UNNAMED:
+        raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
+    return LedgerFile(path)
 
 
 def _charge(book: LedgerFile, schema: Schema, planned: "PlannedFit") -> str:

@@ -19,10 +19,11 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 from understudy.core.randomness import Key
+from understudy.core.ray_tasks import EngineError
 from understudy.privacy import engines
 from understudy.privacy.partitions import Derived, Held
 from understudy.privacy.piecewise import Distribution, LevelScale
-from understudy.privacy.ray_engine import EngineError, Failure, RayEngine, decrypted, encrypted, shipped
+from understudy.privacy.ray_engine import Failure, RayEngine, decrypted, encrypted, shipped
 from understudy.privacy.row_maps import LevelBin
 from understudy.tables.structure import TableError
 

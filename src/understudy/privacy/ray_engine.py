@@ -22,8 +22,8 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from understudy.core import wire
-from understudy.core.processors import cores
+from understudy.core import ray_tasks, wire
+from understudy.core.ray_tasks import EngineError
 from understudy.privacy.partitions import Arrays, Derived, Partition, Task
 from understudy.privacy.row_maps import LevelBin, MissingScore, NormalScore, OneHot
 
@@ -31,10 +31,6 @@ TRIES = 20
 """A task whose worker or node dies is tried again so often."""
 _DRAWING = (NormalScore, MissingScore, LevelBin, OneHot)  # The maps that hold a key.
 _AT_ONCE = 3  # Tasks that are given out for each core of the cluster, so that none waits and few results do.
-
-
-class EngineError(RuntimeError):
-    """The cluster failed. Nothing of the pass that it was in has been released."""
 
 
 class RayEngine:
@@ -48,12 +44,8 @@ class RayEngine:
     """
 
     def __init__(self, address: str | None = None):
-        try:
-            self._ray: Any = importlib.import_module("ray")
-        except ImportError:
-            raise ImportError("engine \"ray\" needs Ray. Run: pip install 'understudy-dp[ray]'") from None
-        self._address = address or os.environ.get("RAY_ADDRESS") or None
-        self._key = os.urandom(32)
+        self._ray: Any = ray_tasks.imported()
+        self._address, self._key = address, os.urandom(32)
 
     def __repr__(self) -> str:
         return "RayEngine()"
@@ -64,25 +56,8 @@ class RayEngine:
     @contextlib.contextmanager
     def connected(self) -> Generator[None, None, None]:
         """Connects to the cluster for the block; one that was there before it stays."""
-        ray = self._ray
-        if ray.is_initialized():
+        with ray_tasks.cluster(self._address):
             yield
-            return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-        try:
-            if self._address is None:
-                ray.init(address="local", num_cpus=cores(), include_dashboard=False, **quiet)
-            else:
-                ray.init(address=self._address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise EngineError(
-                f"no Ray cluster at {self._address or 'this machine'} ({type(error).__name__})."
-            ) from None
-        try:
-            yield
-        finally:
-            ray.shutdown()
 
     def each(self, parts: Sequence[Partition], task: Task) -> Iterator[tuple[int, Arrays]]:
         """What a task makes of every partition, by its number, as tasks of the cluster end."""
@@ -122,7 +97,9 @@ class Failure:
         kind = type(error)
         if isinstance(error, ValueError | RuntimeError) and kind.__module__.startswith("understudy."):
             return cls(kind.__module__, kind.__qualname__, str(error))
-        return cls(__name__, EngineError.__qualname__, f"a task of the Ray cluster failed ({kind.__name__}).")
+        return cls(
+            EngineError.__module__, EngineError.__qualname__, f"a task of the Ray cluster failed ({kind.__name__})."
+        )
 
     def error(self) -> Exception:
         """The error again."""
