@@ -83,8 +83,9 @@ def fit(
 
     Args:
         table: A path to a file, the URL of a table in a database (docs/files.md), or a pandas, polars or pyarrow table;
-            a folder of Parquet files, a glob or a polars LazyFrame, which are read in partitions (docs/scale.md). With
-            the schema of a database: its tables by name, a folder of files, or a file of SQLite or DuckDB.
+            a folder of Parquet files, a glob, the URL of an object store, a polars LazyFrame or a Ray dataset, which
+            are read in partitions (docs/scale.md). With the schema of a database: its tables by name, a folder of
+            files, or a file of SQLite or DuckDB.
         schema: Public facts about it, or the path of their TOML file.
         method: A name from `METHODS`, or one of them configured.
         epsilon: The budget ε, for everything.

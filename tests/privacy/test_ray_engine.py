@@ -172,6 +172,116 @@ def test_a_worker_that_is_killed_makes_no_difference(method, tmp_path):
     assert killed and int(killed[1]) >= 1
 
 
+DYING = """
+    from understudy.privacy.ray_engine import RayEngine
+
+    each, seen = RayEngine.each, []
+
+    def dying(self, parts, task):
+        "Every pass as ever; in the middle of the first of each kind, somebody dies."
+        made, kind = each(self, parts, task), type(getattr(task, "summation", task)).__name__
+        yield next(made)
+        if kind not in seen and die():
+            seen.append(kind)
+        yield from made
+
+    RayEngine.each = dying
+"""
+PASSES = {
+    "copula": {"MarginalCounts", "SecondMoments", "_Categories"},
+    "aim": {"MarginalCounts", "PairCounts", "_Categories"},
+    "dp-merf": {"_EmbeddedRows"},
+    "prada": {"MarginalCounts", "_Places"},
+}
+
+
+@pytest.mark.slow
+@on_a_cluster
+@pytest.mark.parametrize("method", list(PASSES))
+def test_a_worker_that_is_killed_in_each_kind_of_pass_makes_no_difference(method, tmp_path):
+    script = """
+        import psutil
+
+        def die():
+            # Ray has processes of its own beside the workers.
+            names = [(each.name(), each) for each in psutil.Process().children(recursive=True)]
+            for wanted in ("ray::_work", "ray::IDLE"):
+                for name, worker in names:
+                    if name.startswith(wanted):
+                        worker.kill()
+                        return True
+
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        whole = fit()
+        assert fit(engine="ray") == whole
+        print("died in", *seen)
+        ray.shutdown()
+    """
+    printed = run(textwrap.dedent(DYING) + textwrap.dedent(script), tmp_path, method)
+    died = re.search("died in (.*)", printed)
+    assert died and PASSES[method] <= set(died[1].split())
+
+
+@pytest.mark.slow
+@on_a_cluster
+@pytest.mark.parametrize("method", ["copula", "prada"])
+def test_nodes_that_are_lost_in_the_middle_of_passes_make_no_difference(method, tmp_path):
+    script = """
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        nodes = [cluster.add_node(num_cpus=1) for _ in range(3)]
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+
+        def die():
+            if nodes:
+                cluster.remove_node(nodes.pop(), allow_graceful=False)
+                return True
+
+        whole = fit()
+        assert fit(engine="ray") == whole
+        print("lost", len(seen), "of", len(ray.nodes()), flush=True)
+        ray.shutdown()
+        cluster.shutdown()
+    """
+    printed = run(textwrap.dedent(DYING) + textwrap.dedent(script), tmp_path, method)
+    lost = re.search(r"lost (\d) of 4", printed)
+    assert lost and int(lost[1]) >= 2
+
+
+@pytest.mark.slow
+@on_a_cluster
+def test_a_ray_dataset_gives_the_same_bytes_on_either_engine(tmp_path):
+    """Its blocks go to tasks by reference, so that the process that fits need not have them."""
+    script = """
+        import ray.data
+
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        whole, paths = fit(), sorted(map(str, (folder / "rows").glob("*.parquet")))
+
+        def same(dataset, **options):
+            us.fit(dataset, MIXED, method, epsilon=1.0, seed=3, progress=False, **options).save(folder / "model")
+            return (folder / "model").read_bytes() == whole
+
+        from understudy.tables.ray_dataset import BlockPiece
+        load, here = BlockPiece.load, []
+        BlockPiece.load = lambda self, *given: here.append(1) or load(self, *given)
+        blocks = ray.data.from_arrow([pl.read_parquet(each).to_arrow() for each in paths])
+        print("here", same(blocks), len(here) > 8)
+        here.clear()
+        print("on the cluster", same(blocks, engine="ray"), len(here) <= 8)  # the survey reads each once
+        try:
+            us.fit(ray.data.from_items([{"x": 1}]), MIXED, method, epsilon=1.0)
+        except ValueError as error:
+            print(error)
+        ray.shutdown()
+    """
+    printed = run(script, tmp_path, "copula")
+    assert "here True True" in printed and "on the cluster True True" in printed
+    assert "the Ray dataset has none of the columns that the schema names" in printed
+
+
 @pytest.mark.slow
 @on_a_cluster
 def test_a_cluster_is_started_and_stopped_where_there_is_none_and_errors_name_the_file(tmp_path):
@@ -193,3 +303,4 @@ def test_a_cluster_is_started_and_stopped_where_there_is_none_and_errors_name_th
     """
     printed = run(script, tmp_path, "independent")
     assert "5.parquet cannot be read" in printed and "stays charged" in printed and "running False" in printed
+    assert "1 measurement had been released, and none after" in printed

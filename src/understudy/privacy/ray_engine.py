@@ -24,7 +24,7 @@ from typing import Any
 
 from understudy.core import ray_tasks, wire
 from understudy.core.ray_tasks import EngineError
-from understudy.privacy.partitions import Arrays, Derived, Partition, Task
+from understudy.privacy.partitions import Arrays, Derived, Partition, Read, Task
 from understudy.privacy.row_maps import LevelBin, MissingScore, NormalScore, OneHot
 
 TRIES = 20
@@ -70,7 +70,8 @@ class RayEngine:
         while left or running:
             while left and len(running) < most:
                 number, part = left.pop()
-                running[work.remote(self._key, encrypted(self._key, shipped(part)), shared)] = number
+                sent, blocks = encrypted(self._key, shipped(part)), references(part)
+                running[work.remote(self._key, sent, shared, *blocks)] = number
             done, _ = ray.wait(list(running), num_returns=1)
             number = running.pop(done[0])
             try:
@@ -107,10 +108,11 @@ class Failure:
         return kind(self.message)
 
 
-def _work(key: bytes, part: bytes, task: bytes) -> bytes:
+def _work(key: bytes, part: bytes, task: bytes, *blocks: object) -> bytes:
     """Runs on a worker: what the task makes of a partition, encrypted; whatever goes wrong, encrypted too."""
     try:
-        return encrypted(key, decrypted(key, task).of(decrypted(key, part)))
+        given = decrypted(key, part)
+        return encrypted(key, decrypted(key, task).of(_with_block(given, blocks[0]) if blocks else given))
     except BaseException as error:  # a traceback would be written to a log
         return encrypted(key, Failure.of(error))
 
@@ -118,12 +120,29 @@ def _work(key: bytes, part: bytes, task: bytes) -> bytes:
 def shipped(part: Partition) -> Partition:
     """A partition as a task gets it: without what is kept here, and with keys that open one stream each."""
     if not isinstance(part, Derived):
-        return part
+        return _with_block(part, None) if references(part) else part
     maps = {
         name: dataclasses.replace(each, key=each.key.sealed()) if isinstance(each, _DRAWING) else each
         for name, each in part.maps.items()
     }
     return Derived(shipped(part.base), maps)
+
+
+def references(part: Partition) -> list[Any]:
+    """The reference to the block that a partition's rows are in, if they are in a Ray dataset."""
+    while isinstance(part, Derived):
+        part = part.base
+    reference = getattr(part.reader, "reference", None) if isinstance(part, Read) else None
+    return [] if reference is None else [reference]
+
+
+def _with_block(part: Partition, block: Any) -> Partition:
+    """A partition whose reader has a block, or none, in the place of the reference to it."""
+    if isinstance(part, Derived):
+        return dataclasses.replace(part, base=_with_block(part.base, block))
+    assert isinstance(part, Read)
+    reader: Any = part.reader
+    return dataclasses.replace(part, reader=reader.with_block(block))
 
 
 def encrypted(key: bytes, value: object) -> bytes:
