@@ -111,8 +111,7 @@ def fit(
     Raises:
         SchemaError, TableError: The schema is wrong, or the table's structure does not fit it.
         BudgetExceeded: The ledger file's cap does not allow it. No row was read.
-        RedFlagError: `strict`, and there is a red flag. No row was read, and nothing was charged.
-        CheckpointError: The checkpoint is another fit's, in use or damaged.
+        RedFlagError, CheckpointError: `strict`, and there is a red flag; the checkpoint is another fit's or damaged.
     """
     facts = Schema.of(schema)
     if isinstance(facts, DatabaseSchema) or has_unit_columns(facts):
@@ -207,8 +206,8 @@ def _ends_noted(book: LedgerFile | None, entered: Sequence[str], fits: Sequence[
         with interruptions_noted(book, entered, len(fits)):
             yield
     except TableError as error:
-        done = sum(each.ledger.charged for each in fits)
-        told = f"Before that, {count(max(done - 1, 0), 'measurement')} had been released, and none after."
+        done = sum(each.ledger.released for each in fits)
+        told = f"Before that, {count(done, 'measurement')} had been released, and none after."
         if any(each.ledger.checkpoint for each in fits):
             told += " Fit again with the same checkpoint to go on from there."
         raise TableError(f"{error} {what_is_spent(book, entered, len(fits))} {told}") from None

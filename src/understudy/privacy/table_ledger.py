@@ -6,11 +6,13 @@ table, and the noise is that of the whole plan, whose one scale covers all table
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from understudy.core.settings import require
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.plan import TIMES, PlannedMechanism
+
+T = TypeVar("T")
 
 
 class TableLedger(Ledger):
@@ -32,7 +34,6 @@ class TableLedger(Ledger):
         own = [planned for planned in whole.plan if planned.name.startswith(start)]
         self.plan = tuple(dataclasses.replace(each, name=each.name.removeprefix(start)) for each in own)
         self._planned = {planned.name: planned for planned in self.plan}
-        self.checkpoint = whole.checkpoint
 
     @property
     def on_step(self) -> Callable[[int, int], None] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -54,6 +55,12 @@ class TableLedger(Ledger):
             asked = _name(self._table, self.planned(planned).name)
         what = f"{self._table}: {what}"
         return self._whole.charge(asked, what=what, sensitivity=sensitivity, times=times, mechanism=mechanism)
+
+    def kept(self) -> Any:
+        return self._whole.kept()
+
+    def keep(self, value: T) -> T:
+        return self._whole.keep(value)
 
     def warn(self, text: str) -> None:
         self._whole.warn(f"{self._table}: {text}")
