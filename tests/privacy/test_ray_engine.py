@@ -124,9 +124,10 @@ def run(script, *given, timeout=400):
 
 @pytest.mark.slow
 @on_a_cluster
-def test_a_fit_has_the_same_bytes_and_leaves_nothing_of_a_row_in_the_session_folder(tmp_path):
+@pytest.mark.parametrize("method", ["copula", "prada"])
+def test_a_fit_has_the_same_bytes_and_leaves_nothing_of_a_row_in_the_session_folder(method, tmp_path):
     """With objects so large that Ray would write them to disk, and values that are in one row alone."""
-    session = Path("/tmp") / f"us{os.getpid()}"  # sockets of Ray must have short names
+    session = Path("/tmp") / f"us{os.getpid()}{method}"  # sockets of Ray must have short names
     script = """
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
                  _temp_dir=sys.argv[3], object_store_memory=80 * 2**20)
@@ -134,7 +135,7 @@ def test_a_fit_has_the_same_bytes_and_leaves_nothing_of_a_row_in_the_session_fol
         print("kept", ray.is_initialized())
         ray.shutdown()
     """
-    assert "kept True" in run(script, tmp_path, "copula", session)
+    assert "kept True" in run(script, tmp_path, method, session)
     content = b"".join(path.read_bytes() for path in session.rglob("*") if path.is_file() and not path.is_socket())
     assert len(content) > 1000  # there are logs
     for planted in (b"Xanthippe", b"Zinnober", b"123456.789", b"71.828", np.float64(123456.789012).tobytes()):
