@@ -58,7 +58,9 @@ def errors(kind: str, method: str, seed: int, rows_per_unit: int) -> tuple[float
     unit = np.arange(ROWS) // rows_per_unit
     rows = lock({"x": exact}, {}, unit=unit, max_rows_per_unit=rows_per_unit, key=Key.new(seed))
     root = Round(np.array([float(ROWS)]), (ledger.noise("rows") * rows_per_unit) ** 2, np.zeros(1, int))
-    encoder, _ = fit._fit_column(rows, column, root, ledger, Key.new(seed))
+    rounds = fit._Numeric(column, root, ledger, rows.max_rows_per_unit)
+    fit._count(rows, schema, {}, {"x": rounds}, ledger, Key.new(seed))
+    encoder, _ = rounds.fitted()
     drawn = encoder.values(LEVELS)
     return drawn.mean() / exact.mean() - 1, np.quantile(drawn, 0.99) / np.quantile(exact, 0.99) - 1
 

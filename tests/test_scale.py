@@ -120,8 +120,8 @@ def test_a_file_that_vanishes_between_two_passes_is_named_and_the_budget_is_spen
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"engine": "spark"}, "engine: expected one of local, ray, got 'spark'"),
-        ({"address": "auto"}, "address: the local engine has none"),
+        ({"engine": "spark"}, "engine: expected local or ray, got 'spark'"),
+        ({"address": "auto"}, "address: expected engine 'ray' with an address"),
     ],
 )
 def test_an_engine_that_there_is_not_is_refused_before_anything_is_read(given, message):

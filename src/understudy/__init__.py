@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from understudy.evaluation.evaluate import evaluate
     from understudy.model import Model, ModelError
     from understudy.pipeline import fit, fit_many, order_from, plan
+    from understudy.privacy.checkpoints import CheckpointError
     from understudy.privacy.ledger_file import LedgerError, LedgerFile
     from understudy.privacy.plan import Budget, BudgetExceeded
     from understudy.privacy.receipt import Receipt
@@ -49,6 +50,7 @@ _DEFINED_IN = {
     "AIM": "synthesizers.aim",
     "Budget": "privacy.plan",
     "BudgetExceeded": "privacy.plan",
+    "CheckpointError": "privacy.checkpoints",
     "Column": "tables.column",
     "ConstraintError": "tables.constraints",
     "Copula": "synthesizers.copula",
@@ -97,6 +99,7 @@ __all__ = [
     "MST",
     "Budget",
     "BudgetExceeded",
+    "CheckpointError",
     "Column",
     "ConstraintError",
     "Copula",

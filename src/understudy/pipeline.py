@@ -26,8 +26,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from understudy import encoding
 from understudy.core.files import sha256
 from understudy.core.randomness import Key
@@ -36,9 +34,9 @@ from understudy.core.text import count
 from understudy.core.version import __version__
 from understudy.databases import pipeline as databases
 from understudy.encoding.encoder import Encoder
-from understudy.graphical import ordering
+from understudy.graphical.public_order import order_from as order_from
 from understudy.model import Model
-from understudy.privacy import engines
+from understudy.privacy import checkpoints, engines
 from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile, interruptions_noted, what_is_spent
@@ -79,13 +77,15 @@ def fit(
     engine: str = "local",
     address: str | None = None,
     memory: float = MEMORY,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Model:
     """Learns a model of a table under (ε, δ)-differential privacy.
 
     Args:
         table: A path to a file, the URL of a table in a database (docs/files.md), or a pandas, polars or pyarrow table;
-            a folder of Parquet files, a glob or a polars LazyFrame, which are read in partitions (docs/scale.md). With
-            the schema of a database: its tables by name, a folder of files, or a file of SQLite or DuckDB.
+            a folder of Parquet files, a glob, the URL of an object store, a polars LazyFrame or a Ray dataset, which
+            are read in partitions (docs/scale.md). With the schema of a database: its tables by name, a folder of
+            files, or a file of SQLite or DuckDB.
         schema: Public facts about it, or the path of their TOML file.
         method: A name from `METHODS`, or one of them configured.
         epsilon: The budget ε, for everything.
@@ -99,6 +99,8 @@ def fit(
         address: Of the Ray cluster; else RAY_ADDRESS, else one is started on this machine and stopped again.
         memory: GiB that a fit of a table in partitions may take, about. A file that would take much of it is read in
             partitions. The model is the same, whatever the memory and the engine.
+        checkpoint: A file that keeps what was released, so that a fit that died goes on from there when it is called
+            again with the same settings and table, and is not charged again (docs/scale.md).
 
     Returns:
         A `Model`; with the schema of a database a `DatabaseModel` (docs/databases.md).
@@ -109,15 +111,17 @@ def fit(
     Raises:
         SchemaError, TableError: The schema is wrong, or the table's structure does not fit it.
         BudgetExceeded: The ledger file's cap does not allow it. No row was read.
-        RedFlagError: `strict`, and there is a red flag. No row was read, and nothing was charged.
+        RedFlagError, CheckpointError: `strict`, and there is a red flag; the checkpoint is another fit's or damaged.
     """
     facts = Schema.of(schema)
     if isinstance(facts, DatabaseSchema) or has_unit_columns(facts):
+        if checkpoint is not None:
+            raise SchemaError("checkpoint: a fit of a database cannot go on from one yet. Leave it out.")
         every: dict[str, Any] = {"seed": seed, "progress": progress, "ledger": ledger, "strict": strict}
         made: Any = databases.fit(table, facts, resolve(method), Budget(epsilon=epsilon, delta=delta), **every)
         return made
     options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}
-    options |= {"engine": engine, "address": address, "memory": memory}
+    options |= {"engine": engine, "address": address, "memory": memory, "checkpoint": checkpoint}
     return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, **options)[0]
 
 
@@ -135,6 +139,7 @@ def fit_many(
     engine: str = "local",
     address: str | None = None,
     memory: float = MEMORY,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> list[Model]:
     """Learns many models of one table. Fits of a `BatchMethod` share one compiled program.
 
@@ -143,6 +148,7 @@ def fit_many(
         seeds: One for each fit, or None for none.
         epsilon: The budget ε of every fit, or one for each.
         table, schema, delta, progress, ledger, strict, engine, address, memory: As for `fit`.
+        checkpoint: As for `fit`; for one fit alone.
 
     Returns:
         The models in the order of the methods, each with a receipt of its own.
@@ -157,20 +163,20 @@ def fit_many(
     if strict:
         for each in fits:
             refuse(_red_flags(schema, each))
-    book = LedgerFile(ledger) if ledger is not None else None
-    if book and schema.name == UNNAMED:
-        raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
-    if book:
-        book.check(schema.name, math.fsum(each.ledger.budget.epsilon for each in fits), delta * len(fits))
-    summing = engines.resolve(engine, address)
-    # What follows raises for structure alone, so a typing mistake costs nothing.
-    locked, kind = lock_table(table, schema, fits, engine=summing, memory=memory)
-    started, entered = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), list[str]()
-    with _ends_noted(book, entered, fits), engines.running(summing):
+    book = None if ledger is None else _ledger_file(ledger, schema)
+    summing, entered = engines.resolve(engine, address), list[str]()
+    with contextlib.ExitStack() as stack:
+        fits, started = _with_checkpoint(schema, fits, checkpoint, stack)
+        new = [each for each in fits if not checkpoints.is_charged(each.ledger.checkpoint, book)]
+        if book and new:
+            book.check(schema.name, math.fsum(each.ledger.budget.epsilon for each in new), delta * len(new))
+        # What follows raises for structure alone, so a typing mistake costs nothing.
+        locked, kind = lock_table(table, schema, fits, engine=summing, memory=memory)
+        stack.enter_context(_ends_noted(book, entered, fits))
+        stack.enter_context(engines.running(summing))
         for each in fits:
-            budget, named = each.ledger.budget, {"version": __version__, "identity": each.id}
             if book:
-                entered.append(book.charge(schema.name, budget.epsilon, budget.delta, each.method.name, **named))
+                entered.append(_charge(book, schema, each) if each in new else each.id)
         with shown(_expectation(schema, fits), progress):
             requests = [_encoded(each, rows, schema) for each, rows in zip(fits, locked, strict=True)]
             generators = _fit_generators(requests)
@@ -181,6 +187,18 @@ def fit_many(
         ]
 
 
+def _ledger_file(path: str | os.PathLike[str], schema: Schema) -> LedgerFile:
+    if schema.name == UNNAMED:
+        raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
+    return LedgerFile(path)
+
+
+def _charge(book: LedgerFile, schema: Schema, planned: "PlannedFit") -> str:
+    """Enters a fit in the ledger file; returns its id."""
+    budget, named = planned.ledger.budget, {"version": __version__, "identity": planned.id}
+    return book.charge(schema.name, budget.epsilon, budget.delta, planned.method.name, **named)
+
+
 @contextlib.contextmanager
 def _ends_noted(book: LedgerFile | None, entered: Sequence[str], fits: Sequence["PlannedFit"]) -> Iterator[None]:
     """Says of a Ctrl-C, or of a partition that cannot be read, after charging has begun, what is spent."""
@@ -188,8 +206,10 @@ def _ends_noted(book: LedgerFile | None, entered: Sequence[str], fits: Sequence[
         with interruptions_noted(book, entered, len(fits)):
             yield
     except TableError as error:
-        done = sum(each.ledger.charged for each in fits)
-        told = f"Before that, {count(max(done - 1, 0), 'measurement')} had been released, and none after."
+        done = sum(each.ledger.released for each in fits)
+        told = f"Before that, {count(done, 'measurement')} had been released, and none after."
+        if any(each.ledger.checkpoint for each in fits):
+            told += " Fit again with the same checkpoint to go on from there."
         raise TableError(f"{error} {what_is_spent(book, entered, len(fits))} {told}") from None
 
 
@@ -201,6 +221,24 @@ class PlannedFit:
     ledger: Ledger
     key: Key
     id: str
+
+
+def _with_checkpoint(
+    schema: Schema, fits: list[PlannedFit], path: str | os.PathLike[str] | None, stack: contextlib.ExitStack
+) -> tuple[list[PlannedFit], str]:
+    """The fits, and when they began; with a checkpoint, under the id and with the public draws that it keeps."""
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    if path is None:
+        return fits, started
+    if len(fits) != 1:
+        raise ValueError(f"checkpoint: expected one fit, got {len(fits)}. Give each a checkpoint of its own.")
+    [fit] = fits
+    facts = {"version": __version__, "schema": sha256(schema.to_toml()), "method": fit.method.name}
+    facts |= {"settings": dataclasses.asdict(fit.method), **dataclasses.asdict(fit.ledger.budget)}
+    facts["seed"] = fit.ledger.seed
+    kept = stack.enter_context(checkpoints.opened(path, facts, identity=fit.id, started=started))
+    fit.ledger.checkpoint, key = kept, dataclasses.replace(fit.key, public=kept.public)
+    return [dataclasses.replace(fit, id=kept.identity, key=key)], kept.started
 
 
 def _expectation(schema: Schema, fits: Sequence[PlannedFit]) -> Expectation:
@@ -364,27 +402,6 @@ def _fit_generators(requests: Sequence[FitRequest[Method]]) -> list[Fitted]:
         if i not in made:
             made[i] = each.method.fit(each.rows, each.encoder, ledger=each.ledger, key=each.key)
     return [made[i] for i in range(len(requests))]
-
-
-def order_from(public_table: Any, schema: SchemaOrPath) -> tuple[str, ...]:
-    """An order of generation, causes first, guessed from a PUBLIC table of the same columns.
-
-    Numbers count as they are, categories by the places of their values in the schema. Give the result to a method's
-    `order`, or write it into the schema.
-
-    Privacy:
-        None. The table must be public, or another one than the one that is to be protected.
-    """
-    schema = Schema.of(schema)
-    columns = read(public_table, schema).columns
-    filled = [_filled(np.asarray(columns[name], dtype=np.float64)) for name in schema.names]
-    return tuple(schema.names[i] for i in ordering.order_from(np.nan_to_num(np.stack(filled, axis=1))))
-
-
-def _filled(column: np.ndarray) -> np.ndarray:
-    """A column with its mean in place of what is missing or infinite."""
-    known = np.isfinite(column)
-    return np.where(known, column, column[known].mean() if known.any() else 0.0)
 
 
 def plan(

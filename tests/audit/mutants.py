@@ -87,7 +87,7 @@ MUTANTS = [
         COUNTS,
         "discrete_gaussian(sigma, exact_counts.size, key)",
         "discrete_gaussian(sigma / 2, exact_counts.size, key)",
-        "independent",
+        "mst",
         "noise",
     ),
     Mutant(
@@ -205,9 +205,9 @@ MUTANTS = [
     ),
     Mutant(
         "one row of a unit is charged",
-        COUNTS,
-        "    sensitivity = float(rows.max_rows_per_unit)\n    sigma = ledger.charge(planned, what=what,",
-        "    sensitivity = 1.0\n    sigma = ledger.charge(planned, what=what,",
+        "privacy/fused_counts.py",
+        "    sensitivity = float(rows.max_rows_per_unit)\n    sigmas = [",
+        "    sensitivity = 1.0\n    sigmas = [",
         "independent",
         "sensitivity",
     ),
@@ -222,9 +222,11 @@ MUTANTS = [
     Mutant(
         "an unpaid minimum",
         "encoding/fit.py",
-        "    low, high = column.bounds_in_steps\n    atoms",
-        "    low, high = column.bounds_in_steps\n"
-        "    low = float(np.nanmin(np.clip(rows._exact[name], -1e9, 1e9))) - 1 if low is None else low\n    atoms",
+        "                numeric[column.name] =",
+        "                least = float(np.nanmin(np.clip(rows._exact[column.name], -1e9, 1e9))) - 1\n"
+        "                if column.bounds[0] is None:\n"
+        "                    column = __import__('dataclasses').replace(column, low=least)\n"
+        "                numeric[column.name] =",
         "independent",
         "identical",
     ),

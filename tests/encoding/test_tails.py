@@ -74,7 +74,9 @@ def learned(values, *, columns, seed):
     ledger = Ledger(budget, encoding.plan(schema, share=1.0, delta=budget.delta), seed=seed)
     rows = lock({"x": values}, {}, key=Key.new(seed))
     root = Round(np.array([float(ROWS)]), fitting.UNKNOWN, np.zeros(1, int))
-    encoder, _ = fitting._fit_column(rows, column, root, ledger, Key.new(seed))
+    rounds = fitting._Numeric(column, root, ledger, rows.max_rows_per_unit)
+    fitting._count(rows, schema, {}, {"x": rounds}, ledger, Key.new(seed))
+    encoder, _ = rounds.fitted()
     return encoder.values((np.arange(100_000) + 0.5) / 100_000)
 
 

@@ -172,3 +172,32 @@ def test_a_killed_report_leaves_the_old_page_or_the_new_one(killer, tmp_path):
         if (tmp_path / "page.json").exists():
             assert json.loads((tmp_path / "page.json").read_text())
     assert killed
+
+
+@pytest.mark.parametrize("seed", [["--seed", 3], []])
+def test_a_fit_that_is_killed_again_and_again_goes_on_and_is_charged_once(seed, killer, tmp_path):
+    """Seeded, its model has the same bytes as that of a fit that nobody killed."""
+
+    def words(name, *options):
+        budget = ["--method", "mst", "--epsilon", 1, *seed, *options]
+        return ["fit", "people.csv", "people.toml", *budget, "-o", name, "--quiet"]
+
+    killer.run(*words("whole.understudy", "--checkpoint", "whole.checkpoint"))
+    _, length = killer.run(*words("whole.understudy"))  # the first has more to load
+    ledger, checkpoint, killed = LedgerFile(tmp_path / "budget.jsonl"), tmp_path / "fit.checkpoint", 0
+    kept = ["--ledger", ledger.path, "--checkpoint", checkpoint]
+    for _ in range(3 * TIMES):
+        before = checkpoint.read_bytes() if checkpoint.exists() else b""
+        killed += killer.kill(0.8 * length, *words("m.understudy", *kept))
+        whole = before[: before.rfind(b"\n") + 1]  # a line that was cut off is no release
+        assert not checkpoint.exists() or checkpoint.read_bytes().startswith(whole)
+        assert not ledger.path.exists() or ledger.total("example").fits == 1
+        if (tmp_path / "m.understudy").exists():
+            break
+    assert killer.run(*words("m.understudy", *kept))[0] == 0 and killed
+    model = us.load(tmp_path / "m.understudy")
+    assert ledger.total("example").fits == 1 and ledger.fit(model.receipt.id) is not None
+    releases = [path.read_bytes().count(b'{"kind": "release"') for path in (checkpoint, tmp_path / "whole.checkpoint")]
+    assert releases[0] == releases[1]  # each was released once
+    if seed:
+        assert (tmp_path / "m.understudy").read_bytes() == (tmp_path / "whole.understudy").read_bytes()

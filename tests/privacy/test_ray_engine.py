@@ -19,10 +19,11 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 from understudy.core.randomness import Key
+from understudy.core.ray_tasks import EngineError
 from understudy.privacy import engines
 from understudy.privacy.partitions import Derived, Held
 from understudy.privacy.piecewise import Distribution, LevelScale
-from understudy.privacy.ray_engine import EngineError, Failure, RayEngine, decrypted, encrypted, shipped
+from understudy.privacy.ray_engine import Failure, RayEngine, decrypted, encrypted, shipped
 from understudy.privacy.row_maps import LevelBin
 from understudy.tables.structure import TableError
 
@@ -123,9 +124,10 @@ def run(script, *given, timeout=400):
 
 @pytest.mark.slow
 @on_a_cluster
-def test_a_fit_has_the_same_bytes_and_leaves_nothing_of_a_row_in_the_session_folder(tmp_path):
+@pytest.mark.parametrize("method", ["copula", "prada"])
+def test_a_fit_has_the_same_bytes_and_leaves_nothing_of_a_row_in_the_session_folder(method, tmp_path):
     """With objects so large that Ray would write them to disk, and values that are in one row alone."""
-    session = Path("/tmp") / f"us{os.getpid()}"  # sockets of Ray must have short names
+    session = Path("/tmp") / f"us{os.getpid()}{method}"  # sockets of Ray must have short names
     script = """
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
                  _temp_dir=sys.argv[3], object_store_memory=80 * 2**20)
@@ -133,7 +135,7 @@ def test_a_fit_has_the_same_bytes_and_leaves_nothing_of_a_row_in_the_session_fol
         print("kept", ray.is_initialized())
         ray.shutdown()
     """
-    assert "kept True" in run(script, tmp_path, "copula", session)
+    assert "kept True" in run(script, tmp_path, method, session)
     content = b"".join(path.read_bytes() for path in session.rglob("*") if path.is_file() and not path.is_socket())
     assert len(content) > 1000  # there are logs
     for planted in (b"Xanthippe", b"Zinnober", b"123456.789", b"71.828", np.float64(123456.789012).tobytes()):
@@ -171,6 +173,116 @@ def test_a_worker_that_is_killed_makes_no_difference(method, tmp_path):
     assert killed and int(killed[1]) >= 1
 
 
+DYING = """
+    from understudy.privacy.ray_engine import RayEngine
+
+    each, seen = RayEngine.each, []
+
+    def dying(self, parts, task):
+        "Every pass as ever; in the middle of the first of each kind, somebody dies."
+        made, kind = each(self, parts, task), type(getattr(task, "summation", task)).__name__
+        yield next(made)
+        if kind not in seen and die():
+            seen.append(kind)
+        yield from made
+
+    RayEngine.each = dying
+"""
+PASSES = {
+    "copula": {"MarginalCounts", "SecondMoments", "_Categories"},
+    "aim": {"MarginalCounts", "PairCounts", "_Categories"},
+    "dp-merf": {"_EmbeddedRows"},
+    "prada": {"MarginalCounts", "_Places"},
+}
+
+
+@pytest.mark.slow
+@on_a_cluster
+@pytest.mark.parametrize("method", list(PASSES))
+def test_a_worker_that_is_killed_in_each_kind_of_pass_makes_no_difference(method, tmp_path):
+    script = """
+        import psutil
+
+        def die():
+            # Ray has processes of its own beside the workers.
+            names = [(each.name(), each) for each in psutil.Process().children(recursive=True)]
+            for wanted in ("ray::_work", "ray::IDLE"):
+                for name, worker in names:
+                    if name.startswith(wanted):
+                        worker.kill()
+                        return True
+
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        whole = fit()
+        assert fit(engine="ray") == whole
+        print("died in", *seen)
+        ray.shutdown()
+    """
+    printed = run(textwrap.dedent(DYING) + textwrap.dedent(script), tmp_path, method)
+    died = re.search("died in (.*)", printed)
+    assert died and PASSES[method] <= set(died[1].split())
+
+
+@pytest.mark.slow
+@on_a_cluster
+@pytest.mark.parametrize("method", ["copula", "prada"])
+def test_nodes_that_are_lost_in_the_middle_of_passes_make_no_difference(method, tmp_path):
+    script = """
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        nodes = [cluster.add_node(num_cpus=1) for _ in range(3)]
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+
+        def die():
+            if nodes:
+                cluster.remove_node(nodes.pop(), allow_graceful=False)
+                return True
+
+        whole = fit()
+        assert fit(engine="ray") == whole
+        print("lost", len(seen), "of", len(ray.nodes()), flush=True)
+        ray.shutdown()
+        cluster.shutdown()
+    """
+    printed = run(textwrap.dedent(DYING) + textwrap.dedent(script), tmp_path, method)
+    lost = re.search(r"lost (\d) of 4", printed)
+    assert lost and int(lost[1]) >= 2
+
+
+@pytest.mark.slow
+@on_a_cluster
+def test_a_ray_dataset_gives_the_same_bytes_on_either_engine(tmp_path):
+    """Its blocks go to tasks by reference, so that the process that fits need not have them."""
+    script = """
+        import ray.data
+
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        whole, paths = fit(), sorted(map(str, (folder / "rows").glob("*.parquet")))
+
+        def same(dataset, **options):
+            us.fit(dataset, MIXED, method, epsilon=1.0, seed=3, progress=False, **options).save(folder / "model")
+            return (folder / "model").read_bytes() == whole
+
+        from understudy.tables.ray_dataset import BlockPiece
+        load, here = BlockPiece.load, []
+        BlockPiece.load = lambda self, *given: here.append(1) or load(self, *given)
+        blocks = ray.data.from_arrow([pl.read_parquet(each).to_arrow() for each in paths])
+        print("here", same(blocks), len(here) > 8)
+        here.clear()
+        print("on the cluster", same(blocks, engine="ray"), len(here) <= 8)  # the survey reads each once
+        try:
+            us.fit(ray.data.from_items([{"x": 1}]), MIXED, method, epsilon=1.0)
+        except ValueError as error:
+            print(error)
+        ray.shutdown()
+    """
+    printed = run(script, tmp_path, "copula")
+    assert "here True True" in printed and "on the cluster True True" in printed
+    assert "the Ray dataset has none of the columns that the schema names" in printed
+
+
 @pytest.mark.slow
 @on_a_cluster
 def test_a_cluster_is_started_and_stopped_where_there_is_none_and_errors_name_the_file(tmp_path):
@@ -192,3 +304,4 @@ def test_a_cluster_is_started_and_stopped_where_there_is_none_and_errors_name_th
     """
     printed = run(script, tmp_path, "independent")
     assert "5.parquet cannot be read" in printed and "stays charged" in printed and "running False" in printed
+    assert "1 measurement had been released, and none after" in printed

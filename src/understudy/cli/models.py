@@ -63,6 +63,12 @@ def plan(
 @options.strict
 @options.engine
 @options.memory
+@click.option(
+    "--checkpoint",
+    metavar="FILE",
+    type=FILE,
+    help="Keep releases here; the same command goes on from them, and is not charged again.",
+)
 @click.option("--quiet", is_flag=True, help="Print neither progress nor receipt.")
 @options.as_json
 @options.output("the model")
@@ -97,7 +103,7 @@ def fit(
       understudy fit 'rows/*.parquet' rows.toml --epsilon 1 --engine ray --address auto -o rows.understudy
       understudy fit hospital/ hospital.toml --epsilon 1 -o hospital.understudy
     """
-    check_place(output, table, schema, ledger)
+    check_place(output, table, schema, ledger, engine["checkpoint"])
     configured = options.configured(method, settings)
     from understudy.core.randomness import Key
 

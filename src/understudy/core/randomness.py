@@ -34,11 +34,14 @@ class Key:
         entropy: The root.
         path: The labels down to here, as words of 32 bits.
         secret: True when the root came from the operating system's entropy.
+        public: Another root, for what `numpy` and `jax` draw, which is no secret: a checkpoint keeps it so that a fit
+            that goes on draws the same again. None: the one root serves for all. `words` never come from it.
     """
 
     entropy: int
     path: tuple[int, ...]
     secret: bool
+    public: int | None = None
 
     @classmethod
     def new(cls, seed: int | None = None) -> "Key":
@@ -53,12 +56,12 @@ class Key:
     def child(self, label: str) -> "Key":
         """The stream that belongs to a label; other labels give independent streams."""
         digest = hashlib.blake2b(label.encode(), digest_size=16).digest()  # wide: no two labels may share a stream
-        return Key(self.entropy, (*self.path, *struct.unpack("<4I", digest)), self.secret)
+        return Key(self.entropy, (*self.path, *struct.unpack("<4I", digest)), self.secret, self.public)
 
     @property
     def sequence(self) -> np.random.SeedSequence:
         """What NumPy's and JAX's generators start from."""
-        return np.random.SeedSequence(self.entropy, spawn_key=self.path)
+        return np.random.SeedSequence(self.entropy if self.public is None else self.public, spawn_key=self.path)
 
     def numpy(self) -> np.random.Generator:
         """A generator at the start of this stream."""

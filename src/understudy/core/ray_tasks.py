@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
+from understudy.core.processors import cores
 from understudy.core.workers import Answer, answer_for, one_thread_variables, spread
 
 Item = TypeVar("Item")
@@ -22,7 +23,7 @@ WAITING_PER_CORE = 2
 
 
 class EngineError(ValueError):
-    """The engine is unknown, or its cluster cannot be reached."""
+    """The engine is unknown, its cluster cannot be reached, or it failed. What it was doing has no result."""
 
 
 def check(engine: str, address: str | None) -> None:
@@ -100,7 +101,8 @@ def cluster(address: str | None = None) -> Generator[Any, None, None]:
         yield ray
         return
     place = address or os.environ.get("RAY_ADDRESS") or "local"
-    options: dict[str, Any] = {"include_dashboard": False} if place == "local" else {}
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    options: dict[str, Any] = {"include_dashboard": False, "num_cpus": cores()} if place == "local" else {}
     try:
         ray.init(address=place, log_to_driver=False, logging_level="error", **options)
     except (ConnectionError, ValueError, RuntimeError):

@@ -3,7 +3,7 @@
 The one rule: rows go to the counting mechanisms that `plan` lists, and nowhere else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -24,7 +24,8 @@ from understudy.encoding.plan import (
     public_labels,
 )
 from understudy.encoding.tails import Counted
-from understudy.privacy.counts import noisy_counts, noisy_row_count, popular_categories
+from understudy.privacy.counts import Floats, noisy_row_count, popular_categories
+from understudy.privacy.fused_counts import ColumnCount, noisy_column_counts
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import Distribution
 from understudy.privacy.row_maps import Code, ValueBin
@@ -57,72 +58,112 @@ def fit_encoder(rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key) 
     else:
         variance, total = UNKNOWN, float(schema.rows)
     root = Round(np.array([total]), variance, np.zeros(1, int))
-    fitted = {column.name: _fit_column(rows, column, root, ledger, key) for column in schema}
+    listed: dict[str, tuple[Sequence[str], str]] = {}
+    numeric: dict[str, _Numeric] = {}
+    for column in schema:
+        match measurement_of(column):
+            case "numeric":
+                numeric[column.name] = _Numeric(column, root, ledger, rows.max_rows_per_unit)
+            case "listed":
+                labels = BOOLEAN_LABELS if column.kind == "boolean" else column.labels
+                assert labels is not None  # the schema lists them
+                listed[column.name] = labels, COUNT
+            case "open":
+                labels = _select_labels(rows, column, ledger, key)
+                rows = relabelled(rows, column, labels)
+                listed[column.name] = labels, COUNT_SELECTED
+    counted = _count(rows, schema, listed, numeric, ledger, key)
+    fitted = {
+        column.name: numeric[column.name].fitted()
+        if column.name in numeric
+        else _fitted_categories(column, listed[column.name][0], counted[column.name])
+        for column in schema
+    }
     if schema.rows is not None:
-        total = max(float(np.median([counted for _, counted in fitted.values()])), 1.0)
+        total = max(float(np.median([rows_counted for _, rows_counted in fitted.values()])), 1.0)
     return Encoder(schema, {name: encoder for name, (encoder, _) in fitted.items()}, total)
 
 
-def _fit_column(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> FittedColumn:
-    match measurement_of(column):
-        case "numeric":
-            return _fit_numeric(rows, column, root, ledger, key)
-        case "listed":
-            labels = BOOLEAN_LABELS if column.kind == "boolean" else column.labels
-            assert labels is not None  # the schema lists them
-            return _fit_categories(rows, column, labels, COUNT, ledger, key)
-        case "open":
-            return _fit_open(rows, column, ledger, key)
+def _count(
+    rows: PrivateRows,
+    schema: Schema,
+    listed: Mapping[str, tuple[Sequence[str], str]],
+    numeric: Mapping[str, "_Numeric"],
+    ledger: Ledger,
+    key: Key,
+) -> dict[str, Floats]:
+    """One pass over the rows for each round of numbers; categories are counted in the first. Returns their counts."""
+    categories = {
+        name: _count_categories(schema[name], labels, planned, key) for name, (labels, planned) in listed.items()
+    }
+    found: dict[str, Floats] = {}
+    for step, planned in enumerate(ROUNDS):
+        asked = {name: each.asked(planned, key) for name, each in numeric.items()}
+        asked |= {} if step else categories
+        found |= zip(asked, noisy_column_counts(rows, list(asked.values()), ledger=ledger), strict=True)
+        for name, each in numeric.items():
+            each.take(planned, found[name])
+    return found
 
 
-def _fit_numeric(rows: PrivateRows, column: Column, root: Round, ledger: Ledger, key: Key) -> FittedColumn:
-    """Three rounds of counts over partitions that grow finer where there are rows.
+class _Numeric:
+    """A column of numbers on its way: three rounds of counts over partitions that grow finer where there are rows.
 
     Missing values have a bin, the last, whether the schema allows them or not: every row is counted somewhere. Values
     that lie on a grid (dates, numbers of so many decimals) are whole numbers of steps.
     """
-    name, integer, grid = column.name, column.step is not None, column.step or 1.0
-    low, high = column.bounds_in_steps
-    atoms = np.rint(np.array(column.atoms) / grid) if integer else column.atoms
-    sigma = {planned: ledger.noise(planned) * rows.max_rows_per_unit for planned in ROUNDS}
-    precision = np.cumsum([1 / sigma[planned] ** 2 for planned in ROUNDS])
-    noise = precision[-1] ** -0.5  # of a bin that is counted in every round
-    bounded = low is not None and high is not None
-    octaves = partitions.octaves_for(noise, float(root.counts[0]), bounded=bounded)
-    edges = partitions.starting_edges(low=low, high=high, integer=integer, atoms=atoms, octaves=octaves)
-    rounds, parents, masses = [root], np.zeros(len(edges), int), np.zeros(0)
-    counted: list[Counted] = []
-    for step, planned in enumerate(ROUNDS):
-        bins = len(edges)
-        counts = noisy_counts(
-            rows.derive({"bin": ValueBin(name, edges * grid)}),
-            ["bin"],
-            [bins],
+
+    def __init__(self, column: Column, root: Round, ledger: Ledger, max_rows_per_unit: int):
+        self.column, self.integer, self.grid = column, column.step is not None, column.step or 1.0
+        self.low, self.high = low, high = column.bounds_in_steps
+        atoms = np.rint(np.array(column.atoms) / self.grid) if self.integer else column.atoms
+        self.sigma = {planned: ledger.noise(planned) * max_rows_per_unit for planned in ROUNDS}
+        self.precision = np.cumsum([1 / self.sigma[planned] ** 2 for planned in ROUNDS])
+        self.noise = self.precision[-1] ** -0.5  # of a bin that is counted in every round
+        bounded = low is not None and high is not None
+        octaves = partitions.octaves_for(self.noise, float(root.counts[0]), bounded=bounded)
+        self.edges = partitions.starting_edges(low=low, high=high, integer=self.integer, atoms=atoms, octaves=octaves)
+        self.rounds, self.parents, self.masses = [root], np.zeros(len(self.edges), int), np.zeros(0)
+        self.counted: list[Counted] = []
+
+    def asked(self, planned: str, key: Key) -> ColumnCount:
+        """What the next round counts."""
+        name = self.column.name
+        return ColumnCount(
+            row_map=ValueBin(name, self.edges * self.grid),
+            bins=len(self.edges),
             what=QUESTIONS[planned].format(name),
             planned=planned,
-            ledger=ledger,
             key=key.child(planned).child(name),
         )
-        rounds.append(Round(counts, sigma[planned] ** 2, parents))
-        counted.append(Counted(edges, counts, sigma[planned] ** 2))
-        masses = combine(rounds)
+
+    def take(self, planned: str, counts: Floats) -> None:
+        """Takes what a round counted, and makes the partition of the next."""
+        step, bins, variance = len(self.counted), len(self.edges), self.sigma[planned] ** 2
+        self.rounds.append(Round(counts, variance, self.parents))
+        self.counted.append(Counted(self.edges, counts, variance))
+        self.masses = combine(self.rounds)
         if step < len(ROUNDS) - 1:
-            edges, parents = partitions.refine(
-                edges,
-                masses[: len(edges) - 1],
-                noise_so_far=precision[step] ** -0.5,
-                noise_ahead=(precision[-1] - precision[step]) ** -0.5,
-                integer=integer,
+            self.edges, parents = partitions.refine(
+                self.edges,
+                self.masses[: bins - 1],
+                noise_so_far=self.precision[step] ** -0.5,
+                noise_ahead=(self.precision[-1] - self.precision[step]) ** -0.5,
+                integer=self.integer,
             )
-            parents = np.append(parents, bins - 1)
-    present = masses[: len(edges) - 1]
-    missing = _missing_share(masses[-1], present.sum()) if column.nullable else 0.0
-    learned = distribution(edges, present, noise=noise, low=low, high=high, integer=integer, counted=counted)
-    return NumericEncoder(column, learned, missing), float(masses.sum())
+            self.parents = np.append(parents, bins - 1)
+
+    def fitted(self) -> FittedColumn:
+        """The column's encoder once all rounds are counted."""
+        present = self.masses[: len(self.edges) - 1]
+        missing = _missing_share(self.masses[-1], present.sum()) if self.column.nullable else 0.0
+        ends = {"low": self.low, "high": self.high, "integer": self.integer}
+        learned = distribution(self.edges, present, noise=self.noise, counted=self.counted, **ends)
+        return NumericEncoder(self.column, learned, missing), float(self.masses.sum())
 
 
-def _fit_open(rows: PrivateRows, column: Column, ledger: Ledger, key: Key) -> FittedColumn:
-    """Selects the categories of a column whose values the schema does not list, then counts them.
+def _select_labels(rows: PrivateRows, column: Column, ledger: Ledger, key: Key) -> tuple[str, ...]:
+    """Selects the categories of a column whose values the schema does not list.
 
     If the column has levels, the rows whose category was not selected are counted in its narrowest group, those whose
     group was not selected either in the next, and so on; what is left is `other`.
@@ -143,24 +184,24 @@ def _fit_open(rows: PrivateRows, column: Column, ledger: Ledger, key: Key) -> Fi
         )
         found += [label for label in selected if label not in found]
     other = other_label(column)
-    labels = tuple(sorted(found)) if other in found else (*sorted(found), other)
-    return _fit_categories(relabelled(rows, column, labels), column, labels, COUNT_SELECTED, ledger, key)
+    return tuple(sorted(found)) if other in found else (*sorted(found), other)
 
 
-def _fit_categories(
-    rows: PrivateRows, column: Column, labels: Sequence[str], planned: str, ledger: Ledger, key: Key
-) -> FittedColumn:
-    """Noisy shares of public categories, as a distribution function over their codes."""
-    name, size = column.name, len(labels)
-    counts = noisy_counts(
-        rows.derive({"code": Code(name, size, size if column.nullable else -1)}),
-        ["code"],
-        [size + column.nullable],
-        what=f"count the categories of '{name}'",
+def _count_categories(column: Column, labels: Sequence[str], planned: str, key: Key) -> ColumnCount:
+    """What is asked of a column of public categories."""
+    size = len(labels)
+    return ColumnCount(
+        row_map=Code(column.name, size, size if column.nullable else -1),
+        bins=size + column.nullable,
+        what=f"count the categories of '{column.name}'",
         planned=planned,
-        ledger=ledger,
-        key=key.child(planned).child(name),
+        key=key.child(planned).child(column.name),
     )
+
+
+def _fitted_categories(column: Column, labels: Sequence[str], counts: Floats) -> FittedColumn:
+    """Noisy shares of public categories, as a distribution function over their codes."""
+    size = len(labels)
     present = counts[:size]
     missing = _missing_share(counts[-1], present.sum()) if column.nullable else 0.0
     shares = to_simplex(present, max(float(present.sum()), 1.0))

@@ -52,9 +52,11 @@ def noisy_row_count(rows: PrivateRows, *, planned: str, ledger: Ledger, key: Key
     sigma = ledger.charge(
         planned, what="how many rows there are", sensitivity=sensitivity, mechanism="discrete gaussian"
     )
+    if (kept := ledger.kept()) is not None:
+        return kept
     exact_count = exact_row_count(rows)
     noisy = exact_count + float(discrete_gaussian(sigma, 1, key)[0])
-    return recording.released("row count", noisy, exact=np.array([exact_count]), noisy=np.array([noisy]))
+    return ledger.keep(recording.released("row count", noisy, exact=np.array([exact_count]), noisy=np.array([noisy])))
 
 
 def noisy_counts(
@@ -87,9 +89,11 @@ def noisy_counts(
     check_groups("noisy_counts", columns, shape, groups)
     sensitivity = float(rows.max_rows_per_unit)
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
+    if (kept := ledger.kept()) is not None:
+        return kept
     (exact_counts,) = exact_marginals(rows, [Marginal(tuple(columns), tuple(shape), groups)])
     noisy = exact_counts + discrete_gaussian(sigma, exact_counts.size, key).reshape(exact_counts.shape)
-    return recording.released("counts", noisy, exact=exact_counts)
+    return ledger.keep(recording.released("counts", noisy, exact=exact_counts))
 
 
 def check_groups(place: str, columns: Sequence[str], shape: Sequence[int], groups: Groups) -> None:
@@ -209,6 +213,8 @@ def popular_categories(
     alone = 1 if has_units else most  # how often one unit counts in one category
     sensitivity = selection_sensitivity(most) if has_units else float(most)
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="gaussian threshold")
+    if (kept := ledger.kept()) is not None:
+        return kept
     limit = alone + threshold(sigma, ledger.planned(planned).threshold_delta / most)
     known = list(dict.fromkeys(public))
     place = {label: code for code, label in enumerate(known)}
@@ -224,7 +230,7 @@ def popular_categories(
     labels = [*known, *exact_own]
     released = [labels[int(i)] for i in np.flatnonzero(named)], counts[named]
     if not recording.is_on():
-        return released
+        return ledger.keep(released)
     exact, noisy = (dict(zip(labels, each.tolist(), strict=True)) for each in (exact_counts, counts))
     return recording.released("categories", released, exact=exact, noisy=noisy, limits=dict.fromkeys(exact_own, limit))
 

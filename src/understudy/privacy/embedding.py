@@ -198,10 +198,12 @@ def noisy_embedding_sum(
         raise ValueError(f"noisy_embedding_sum: expected {width} features, got {len(features)}.")
     sensitivity = bound * rows.max_rows_per_unit
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
+    if (kept := ledger.kept()) is not None:
+        return kept
     steps = FINE_POINT / bound
     (exact_sum,) = exact_sums(rows, _EmbeddedRows(tuple(features), embedding, bound))
     noisy = (exact_sum + discrete_gaussian(sigma * steps, len(exact_sum), key)) / steps
-    return recording.released("embedding sum", noisy, exact=exact_sum / steps)
+    return ledger.keep(recording.released("embedding sum", noisy, exact=exact_sum / steps))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

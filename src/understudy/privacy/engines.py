@@ -9,30 +9,21 @@ what the task made of each, by the partition's number.
 import contextlib
 from collections.abc import Generator
 
+from understudy.core import ray_tasks
 from understudy.privacy.ray_engine import RayEngine
 
-NAMES = ("local", "ray")
 Summing = RayEngine
-
-
-class WrongEngine(ValueError):
-    """There is no such engine, or it has no address."""
 
 
 def resolve(name: str, address: str | None = None) -> Summing | None:
     """The engine of a name; None for the cores of this machine.
 
     Raises:
-        WrongEngine: There is no such engine, or an address is given for one that has none.
+        EngineError: There is no such engine, or an address is given for one that has none.
         ImportError: Its library is not installed.
     """
-    if name not in NAMES:
-        raise WrongEngine(f"engine: expected one of {', '.join(NAMES)}, got {name!r}.")
-    if name == "local":
-        if address is not None:
-            raise WrongEngine('address: the local engine has none. Set engine to "ray", or leave the address out.')
-        return None
-    return RayEngine(address)
+    ray_tasks.check(name, address)
+    return RayEngine(address) if name == "ray" else None
 
 
 @contextlib.contextmanager

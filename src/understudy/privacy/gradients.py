@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from understudy.core.compilation import keep_compiled, kept_on_disk
+from understudy.core.leaves import filled, leaves
 from understudy.core.randomness import Key
 from understudy.core.settings import Number, require
 from understudy.privacy import recording
@@ -93,6 +94,8 @@ def train(
         job.ledger.charge(
             planned, what=what, sensitivity=job.clip_norm, times=entry.times, mechanism="sampled gaussian"
         )
+    if (kept := _kept(jobs)) is not None:
+        return kept
     public = all(fits(job.rows, capacity) for job in jobs)
     keys = [_key(job, planned) for job in jobs]
     jobs = [
@@ -106,7 +109,22 @@ def train(
     ]
     states = _run(trainings, capacity, public, Count(sum(training.steps for training in trainings), progress))
     done = iter(states)
+    _keep(jobs, states)
     return recording.trained([[next(done) for _ in job.parts] for job in jobs])
+
+
+def _kept(jobs: Sequence[Job[State]]) -> list[list[State]] | None:
+    """The last states that an earlier process released, if a checkpoint has them: only a fit by itself has one."""
+    if (kept := jobs[0].ledger.kept()) is None:
+        return None
+    numbers = iter(kept)
+    return [[filled(part.state, next(numbers)) for part in job.parts] for job in jobs]
+
+
+def _keep(jobs: Sequence[Job[State]], states: Sequence[State]) -> None:
+    numbers = None if jobs[0].ledger.checkpoint is None else [leaves(state) for state in states]
+    for job in jobs:
+        job.ledger.keep(numbers)
 
 
 def _checked(job: Job[Any], planned: str) -> PlannedMechanism:

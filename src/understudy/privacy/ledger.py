@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from understudy.core.settings import require
 from understudy.core.text import count
@@ -30,6 +30,11 @@ from understudy.privacy.plan import (
     noise_for,
 )
 from understudy.privacy.receipt import Receipt
+
+if TYPE_CHECKING:  # a ledger is there at once, without NumPy
+    from understudy.privacy.checkpoints import Checkpoint
+
+T = TypeVar("T")
 
 # Shares of a filter that should add up to 1 may miss it by this much, through rounding.
 ROUNDING = 1e-9
@@ -62,9 +67,11 @@ class Ledger:
 
     Attributes:
         context: The columns that a table is drawn given and that are counted once, as `encoding.context` does.
+        checkpoint: Where charges and releases are kept, if they are.
     """
 
     context: frozenset[str] = frozenset()
+    checkpoint: "Checkpoint | None" = None
 
     def __init__(
         self,
@@ -88,6 +95,7 @@ class Ledger:
         self._planned = {planned.name: planned for planned in self.plan}
         self._left: dict[str, float] = {planned.name: planned.times for planned in self.plan}
         self._charges: list[Charge] = []
+        self._released = 0
         self._warnings: list[str] = []
         self._void: list[str] = [recording.VOID] if recording.is_on() else []
         # For a progress bar. Both see public facts alone: the charge; steps done and steps in all.
@@ -110,9 +118,9 @@ class Ledger:
         return self.planned(planned).noise_at(self.scale)
 
     @property
-    def charged(self) -> int:
-        """How many releases were charged; public."""
-        return len(self._charges)
+    def released(self) -> int:
+        """For how many charges something was released; public."""
+        return self._released
 
     def left(self, name: str) -> float:
         """How many releases of a planned mechanism are left; of a filter, the share that is left, rounding aside."""
@@ -170,9 +178,24 @@ class Ledger:
         self._left[charge.name] = after
         self._charges.append(charge)
         recording.charged(charge)
+        if self.checkpoint is not None:
+            self.checkpoint.charged(charge)
         if self.on_charge is not None:
             self.on_charge(charge)
         return charge.sigma
+
+    def kept(self) -> Any:
+        """What an earlier process released for the charge just entered; None if nothing, so that it is measured now."""
+        value = None if self.checkpoint is None else self.checkpoint.kept()
+        self._released = self._released if value is None else len(self._charges)
+        return value
+
+    def keep(self, value: T) -> T:
+        """A value that a mechanism releases. If there is a checkpoint it is there first, before anybody else has it."""
+        if self.checkpoint is not None:
+            self.checkpoint.keep(value)
+        self._released = len(self._charges)
+        return value
 
     def _new_charge(
         self, asked: str | FilterShare, mechanism: str | None, *, what: str, sensitivity: float, times: int

@@ -55,6 +55,8 @@ def noisy_second_moments(
     """
     sensitivity = clip_norm**2 * rows.max_rows_per_unit
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
+    if (kept := ledger.kept()) is not None:
+        return kept
     (exact_sum,) = exact_sums(rows, SecondMoments(tuple(columns), clip_norm))
     width = len(exact_sum)
     unit_sigma = sigma * FIXED_POINT**2
@@ -64,7 +66,7 @@ def noisy_second_moments(
     noise += noise.T + np.diag(discrete_gaussian(unit_sigma, width, key.child("squares")))
     noisy = (exact_sum + np.rint(noise).astype(np.int64)) / FIXED_POINT**2  # added as whole numbers, however large
     if not recording.is_on():
-        return noisy
+        return ledger.keep(noisy)
     exact, with_noise = (np.r_[np.diag(m), np.sqrt(2) * m[upper]] for m in (exact_sum / FIXED_POINT**2, noisy))
     return recording.released("second moments", noisy, exact=exact, noisy=with_noise)
 

@@ -178,6 +178,8 @@ class PairSelection:
             sensitivity=max(most, SMALLEST_SENSITIVITY) * self._rows.max_rows_per_unit,
             mechanism="exponential",
         )
+        if (kept := ledger.kept()) is not None:
+            return kept
         if self._exact_scores is None:
             self._exact_scores = self._score(self._errors)
         self._weigh_rows(self._exact_scores, scale)
@@ -188,7 +190,7 @@ class PairSelection:
         other = int(entries[largest_with_gumbel(exact_entries, scale, key.child("pair"))])
         pair = min(row, other), max(row, other)
         if not recording.is_on():  # a wide table has a million scores
-            return pair
+            return ledger.keep(pair)
         exact = np.r_[self._exact_logs[some] * scale, self._exact_scores[opened]]
         return recording.released("selected pair", pair, exact=exact)
 

@@ -22,19 +22,15 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from understudy.core import wire
-from understudy.core.processors import cores
-from understudy.privacy.partitions import Arrays, Derived, Partition, Task
+from understudy.core import ray_tasks, wire
+from understudy.core.ray_tasks import EngineError
+from understudy.privacy.partitions import Arrays, Derived, Partition, Read, Task
 from understudy.privacy.row_maps import LevelBin, MissingScore, NormalScore, OneHot
 
 TRIES = 20
 """A task whose worker or node dies is tried again so often."""
 _DRAWING = (NormalScore, MissingScore, LevelBin, OneHot)  # The maps that hold a key.
 _AT_ONCE = 3  # Tasks that are given out for each core of the cluster, so that none waits and few results do.
-
-
-class EngineError(RuntimeError):
-    """The cluster failed. Nothing of the pass that it was in has been released."""
 
 
 class RayEngine:
@@ -48,12 +44,8 @@ class RayEngine:
     """
 
     def __init__(self, address: str | None = None):
-        try:
-            self._ray: Any = importlib.import_module("ray")
-        except ImportError:
-            raise ImportError("engine \"ray\" needs Ray. Run: pip install 'understudy-dp[ray]'") from None
-        self._address = address or os.environ.get("RAY_ADDRESS") or None
-        self._key = os.urandom(32)
+        self._ray: Any = ray_tasks.imported()
+        self._address, self._key = address, os.urandom(32)
 
     def __repr__(self) -> str:
         return "RayEngine()"
@@ -64,25 +56,8 @@ class RayEngine:
     @contextlib.contextmanager
     def connected(self) -> Generator[None, None, None]:
         """Connects to the cluster for the block; one that was there before it stays."""
-        ray = self._ray
-        if ray.is_initialized():
+        with ray_tasks.cluster(self._address):
             yield
-            return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-        try:
-            if self._address is None:
-                ray.init(address="local", num_cpus=cores(), include_dashboard=False, **quiet)
-            else:
-                ray.init(address=self._address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise EngineError(
-                f"no Ray cluster at {self._address or 'this machine'} ({type(error).__name__})."
-            ) from None
-        try:
-            yield
-        finally:
-            ray.shutdown()
 
     def each(self, parts: Sequence[Partition], task: Task) -> Iterator[tuple[int, Arrays]]:
         """What a task makes of every partition, by its number, as tasks of the cluster end."""
@@ -95,7 +70,8 @@ class RayEngine:
         while left or running:
             while left and len(running) < most:
                 number, part = left.pop()
-                running[work.remote(self._key, encrypted(self._key, shipped(part)), shared)] = number
+                sent, blocks = encrypted(self._key, shipped(part)), references(part)
+                running[work.remote(self._key, sent, shared, *blocks)] = number
             done, _ = ray.wait(list(running), num_returns=1)
             number = running.pop(done[0])
             try:
@@ -122,7 +98,9 @@ class Failure:
         kind = type(error)
         if isinstance(error, ValueError | RuntimeError) and kind.__module__.startswith("understudy."):
             return cls(kind.__module__, kind.__qualname__, str(error))
-        return cls(__name__, EngineError.__qualname__, f"a task of the Ray cluster failed ({kind.__name__}).")
+        return cls(
+            EngineError.__module__, EngineError.__qualname__, f"a task of the Ray cluster failed ({kind.__name__})."
+        )
 
     def error(self) -> Exception:
         """The error again."""
@@ -130,10 +108,11 @@ class Failure:
         return kind(self.message)
 
 
-def _work(key: bytes, part: bytes, task: bytes) -> bytes:
+def _work(key: bytes, part: bytes, task: bytes, *blocks: object) -> bytes:
     """Runs on a worker: what the task makes of a partition, encrypted; whatever goes wrong, encrypted too."""
     try:
-        return encrypted(key, decrypted(key, task).of(decrypted(key, part)))
+        given = decrypted(key, part)
+        return encrypted(key, decrypted(key, task).of(_with_block(given, blocks[0]) if blocks else given))
     except BaseException as error:  # a traceback would be written to a log
         return encrypted(key, Failure.of(error))
 
@@ -141,12 +120,29 @@ def _work(key: bytes, part: bytes, task: bytes) -> bytes:
 def shipped(part: Partition) -> Partition:
     """A partition as a task gets it: without what is kept here, and with keys that open one stream each."""
     if not isinstance(part, Derived):
-        return part
+        return _with_block(part, None) if references(part) else part
     maps = {
         name: dataclasses.replace(each, key=each.key.sealed()) if isinstance(each, _DRAWING) else each
         for name, each in part.maps.items()
     }
     return Derived(shipped(part.base), maps)
+
+
+def references(part: Partition) -> list[Any]:
+    """The reference to the block that a partition's rows are in, if they are in a Ray dataset."""
+    while isinstance(part, Derived):
+        part = part.base
+    reference = getattr(part.reader, "reference", None) if isinstance(part, Read) else None
+    return [] if reference is None else [reference]
+
+
+def _with_block(part: Partition, block: Any) -> Partition:
+    """A partition whose reader has a block, or none, in the place of the reference to it."""
+    if isinstance(part, Derived):
+        return dataclasses.replace(part, base=_with_block(part.base, block))
+    assert isinstance(part, Read)
+    reader: Any = part.reader
+    return dataclasses.replace(part, reader=reader.with_block(block))
 
 
 def encrypted(key: bytes, value: object) -> bytes:

@@ -109,9 +109,11 @@ def select_marginal(
     _check_candidates("select_marginal", candidates, MarginalError)
     sensitivity = max(candidate.sensitivity for candidate in candidates)
     scale = _charge_selection(rows, sensitivity, what=what, planned=planned, ledger=ledger)
+    if (kept := ledger.kept()) is not None:
+        return kept
     exact_errors = _exact_errors(rows, candidates)
     selected = largest_with_gumbel(exact_errors, scale, key)
-    return recording.released("selected marginal", selected, exact=exact_errors)
+    return ledger.keep(recording.released("selected marginal", selected, exact=exact_errors))
 
 
 def noisy_marginal_errors(
@@ -148,11 +150,13 @@ def noisy_marginal_errors(
     sigma = ledger.charge(
         planned, what=what, sensitivity=sensitivity * rows.max_rows_per_unit, mechanism="discrete gaussian"
     )
+    if (kept := ledger.kept()) is not None:
+        return kept
     steps = FINE_POINT / sensitivity
     with np.errstate(all="ignore"):  # a warning would be a release
         exact = np.rint(np.clip(_exact_errors(rows, candidates) * shrink * steps, -(2.0**52), 2.0**52))
     noisy = (exact + discrete_gaussian(sigma * steps, count, key)) / steps
-    return recording.released("errors of marginals", noisy, exact=exact / steps)
+    return ledger.keep(recording.released("errors of marginals", noisy, exact=exact / steps))
 
 
 def l2_sensitivity(candidates: Sequence[MarginalError], *, least_sensitivity: float = 0.0) -> float:
@@ -258,9 +262,11 @@ def select_dependence(
     _check_candidates("select_dependence", candidates, DependenceCandidate)
     sensitivity = max(candidate.sensitivity for candidate in candidates)
     scale = _charge_selection(rows, sensitivity, what=what, planned=planned, ledger=ledger)
+    if (kept := ledger.kept()) is not None:
+        return kept
     exact_dependences = _exact_dependences(rows, candidates)
     selected = largest_with_gumbel(exact_dependences, scale, key)
-    return recording.released("selected dependence", selected, exact=exact_dependences)
+    return ledger.keep(recording.released("selected dependence", selected, exact=exact_dependences))
 
 
 def _exact_dependences(rows: PrivateRows, candidates: Sequence[DependenceCandidate]) -> Floats:

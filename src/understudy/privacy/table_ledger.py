@@ -6,11 +6,13 @@ table, and the noise is that of the whole plan, whose one scale covers all table
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from understudy.core.settings import require
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.plan import TIMES, PlannedMechanism
+
+T = TypeVar("T")
 
 
 class TableLedger(Ledger):
@@ -53,6 +55,12 @@ class TableLedger(Ledger):
             asked = _name(self._table, self.planned(planned).name)
         what = f"{self._table}: {what}"
         return self._whole.charge(asked, what=what, sensitivity=sensitivity, times=times, mechanism=mechanism)
+
+    def kept(self) -> Any:
+        return self._whole.kept()
+
+    def keep(self, value: T) -> T:
+        return self._whole.keep(value)
 
     def warn(self, text: str) -> None:
         self._whole.warn(f"{self._table}: {text}")

@@ -1,4 +1,4 @@
-"""Tables that are read in partitions: Parquet files and CSV files of any size and number, and polars' lazy frames.
+"""Tables that are read in partitions: files of any size and number, here or in a store, lazy frames, Ray datasets.
 
 The one rule: a cell is read by itself alone, so a table in partitions is the table as `table.read` would read it. What
 that refuses after a look at all rows is found in a survey, which reads no more than it must.
@@ -16,10 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 import polars as pl
 
+from understudy.tables import object_store, ray_dataset
 from understudy.tables.csv_file import load_csv_block, open_csv
 from understudy.tables.database_url import is_url
 from understudy.tables.files import polars_errors
 from understudy.tables.parquet_file import load_parquet_rows, parquet_groups
+from understudy.tables.ray_dataset import BlockPiece
 from understudy.tables.schema import Schema
 from understudy.tables.sources import SEPARATORS, extension
 from understudy.tables.structure import FoundColumn, Source, TableError, check_names
@@ -111,6 +113,16 @@ class PartitionReader:
     span: int
     known: np.ndarray | None = None
 
+    @property
+    def reference(self) -> Any:
+        """What a task of a Ray cluster needs beside the reader: the reference to a block, or None."""
+        return self.piece.reference if isinstance(self.piece, BlockPiece) else None
+
+    def with_block(self, block: Any) -> "PartitionReader":
+        """The same reader with a block in the place of the reference to it."""
+        assert isinstance(self.piece, BlockPiece)
+        return dataclasses.replace(self, piece=self.piece.with_block(block))
+
     def read(self, names: Sequence[str]) -> Mapping[str, np.ndarray]:
         source = self._load(names)
         facts = {name: Facts() for name in names}
@@ -154,13 +166,15 @@ class StreamedTable:
     @property
     def in_files(self) -> bool:
         """Whether another process can read it."""
-        return not any(isinstance(reader.piece, LazyPiece) for reader in self.readers)
+        here = f"{object_store.HERE[0]}://"
+        return not any(isinstance(each.piece, LazyPiece) or each.piece.name.startswith(here) for each in self.readers)
 
 
 def stream(source: Any, schema: Schema, *, memory: float = MEMORY, always: bool = False) -> StreamedTable | None:
     """A table in partitions; None if it is one that is read at once.
 
-    Folders, globs and lazy frames are in partitions. So is a file of Parquet or CSV that is large for the memory.
+    Folders, globs, URLs of object stores, lazy frames and Ray datasets are in partitions. So is a file of Parquet or
+    CSV that is large for the memory.
 
     Args:
         memory: In GiB.
@@ -175,6 +189,10 @@ def stream(source: Any, schema: Schema, *, memory: float = MEMORY, always: bool 
     budget = max(memory, 0.25) * 2**30
     if isinstance(source, pl.LazyFrame):
         pieces, name = _lazy_pieces(source, schema, budget), _LAZY
+    elif ray_dataset.is_dataset(source):
+        pieces, name = ray_dataset.block_pieces(source, schema), ray_dataset.NAME
+    elif object_store.is_stored(source):
+        pieces, name = _stored_pieces(source, schema, budget), object_store.shown(source)
     elif isinstance(source, str | os.PathLike) and not is_url(source):
         paths = _paths(source)
         if paths is None:
@@ -221,6 +239,15 @@ def _lazy_pieces(frame: pl.LazyFrame, schema: Schema, budget: float) -> list[Pie
         check_names(frame.collect_schema().names(), schema, _LAZY)
         rows = int(frame.select(pl.len()).collect().item())
     return [LazyPiece(frame, first, count) for first, count in spans([rows], _most_rows(schema, budget))]
+
+
+def _stored_pieces(url: str, schema: Schema, budget: float) -> list[Piece]:
+    most = _most_rows(schema, budget)
+    return [
+        object_store.StoredPiece(url, path, name, first, rows)
+        for path, name, groups in object_store.stored_groups(url, schema)
+        for first, rows in spans(groups, most)
+    ]
 
 
 def _most_rows(schema: Schema, budget: float) -> int:

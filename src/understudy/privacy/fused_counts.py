@@ -1,0 +1,78 @@
+"""Counts of many columns in one pass, each charged and noisy by itself.
+
+The one rule: every count is a release of its own. They share the pass over the rows and nothing else, so that a table
+that is not in memory is read once for all of them.
+"""
+
+# pyright: strict, reportPrivateUsage=false
+
+import dataclasses
+from collections.abc import Sequence
+
+from understudy.core.randomness import Key
+from understudy.privacy import recording, row_maps
+from understudy.privacy.counts import Floats, Marginal, exact_marginals
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.noise import discrete_gaussian
+from understudy.privacy.partitions import Held
+from understudy.privacy.row_maps import RowMap
+from understudy.privacy.rows import PrivateRows
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ColumnCount:
+    """A count that is asked for: rows by what a map makes of them. Public.
+
+    Attributes:
+        row_map: Gives the bin of a row. A row with a bin outside 0 to `bins` - 1 is counted nowhere.
+        what: What is measured, for the receipt.
+        planned: The name of the planned mechanism.
+    """
+
+    row_map: RowMap
+    bins: int
+    what: str
+    planned: str
+    key: Key
+
+
+def noisy_column_counts(rows: PrivateRows, asked: Sequence[ColumnCount], *, ledger: Ledger) -> list[Floats]:
+    """Counts the rows in every bin of each of some columns, empty bins too, with discrete Gaussian noise.
+
+    Privacy:
+        Each count is that of `counts.noisy_counts`: one row lies in at most one bin and changes its count by one, so
+        the L2 sensitivity is 1 per row, and each is charged for it. All are charged before any is counted.
+
+    Raises:
+        BudgetExceeded: The budget does not cover one of them. Nothing has been read.
+        TypeError: Something is not exactly one of the maps in row_maps.py. Nothing has been charged or read.
+    """
+    if not asked:
+        return []
+    for each in asked:
+        row_maps.check(each.row_map)
+    sensitivity = float(rows.max_rows_per_unit)
+    sigmas = [
+        ledger.charge(each.planned, what=each.what, sensitivity=sensitivity, mechanism="discrete gaussian")
+        for each in asked
+    ]
+    if (kept := ledger.kept()) is not None:
+        return kept
+    released: list[Floats] = []
+    # The last first: an audit's tape takes a release to be for the last charge that has none.
+    for each, sigma, exact_counts in reversed(list(zip(asked, sigmas, _exact_counts(rows, asked), strict=True))):
+        noisy = exact_counts + discrete_gaussian(sigma, each.bins, each.key)
+        released.append(recording.released("counts", noisy, exact=exact_counts))
+    return ledger.keep(released[::-1])
+
+
+def _exact_counts(rows: PrivateRows, asked: Sequence[ColumnCount]) -> list[Floats]:
+    """The counts without noise. Of a table in memory column by column, so that bins of one column alone take memory."""
+    if all(isinstance(part, Held) for part in rows._parts):
+        bins = (rows.derive({"bin": each.row_map}) for each in asked)
+        return [
+            exact_marginals(own, [Marginal(("bin",), (each.bins,))])[0] for own, each in zip(bins, asked, strict=True)
+        ]
+    names = [f"bin {number}" for number in range(len(asked))]
+    derived = rows.derive({name: each.row_map for name, each in zip(names, asked, strict=True)})
+    return exact_marginals(derived, [Marginal((name,), (each.bins,)) for name, each in zip(names, asked, strict=True)])
