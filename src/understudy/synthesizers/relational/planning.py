@@ -39,9 +39,14 @@ def check_method(method: Method) -> None:
     Raises:
         ValueError: It cannot; the message says which can.
     """
-    if not issubclass(FITTED[method.name], GivenSampler) or not method.encoding_share:
-        able = ", ".join(name for name, fitted in FITTED.items() if issubclass(fitted, GivenSampler))
+    if method.name not in able_methods() or not method.encoding_share:
+        able = ", ".join(able_methods())
         raise ValueError(f"{method.name} cannot draw a table given its parent's. For a database use one of {able}.")
+
+
+def able_methods() -> list[str]:
+    """The names of the methods that can draw children given their parents."""
+    return [name for name, fitted in FITTED.items() if issubclass(fitted, GivenSampler)]
 
 
 def method_for(design: Design, method: Method) -> Method:
