@@ -94,6 +94,7 @@ def broken_rules(text: str) -> set[str]:
         "DL3006 an image has a version": all(":" in image for image in images),
         "DL3007 no latest": not any(image.endswith(":latest") for image in images),
         "DL3002 the last user is not root": bool(users) and users[-1] not in ("root", "0"),
+        "DL3066 users are numbers, which a host need not look up": all(user.isdigit() for user in users),
         "DL3000 working directories are absolute": all(
             words.startswith("/") for name, words in lines if name == "WORKDIR"
         ),
@@ -115,9 +116,9 @@ def test_the_dockerfile_keeps_the_rules():
 
 
 def test_the_rules_can_be_broken():
-    bad = "FROM python:latest\nADD x /x\nWORKDIR x\nRUN cd /x && sudo pip install x\nCMD understudy\n"
+    bad = "FROM python:latest\nUSER root\nADD x /x\nWORKDIR x\nRUN cd /x && sudo pip install x\nCMD understudy\n"
     assert {rule.split()[0] for rule in broken_rules(bad)} >= {
-        *("DL3000", "DL3002", "DL3003", "DL3004", "DL3007", "DL3020", "DL3025", "DL3042"),
+        *("DL3000", "DL3002", "DL3003", "DL3004", "DL3007", "DL3020", "DL3025", "DL3042", "DL3066"),
     }
 
 
@@ -141,6 +142,7 @@ def test_a_workflow_names_real_targets_and_takes_few_rights(path):
     assert "\npermissions:\n  contents: read\n" in text
     assert all(re.search(r"@(v\d|release/)", used) for used in re.findall(r"uses: (\S+)", text))
     assert "\t" not in text
+    assert text.count("actions/checkout@") == text.count("persist-credentials: false")
 
 
 def test_the_workflows_test_build_and_document(release):

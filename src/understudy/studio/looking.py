@@ -55,14 +55,16 @@ def pictures(request: Request) -> Response:
     from understudy.studio.scatter import scatter
 
     project, fit = done(request)
-    columns = columns_of(fit.numbers())
+    numbers = fit.numbers()
+    columns = columns_of(numbers)
     drawn = [
         {"name": each["name"], "kind": each["kind"], "picture": _picture(each, f"column-{place}")}
         for place, each in enumerate(columns[:MOST_DRAWN])
     ]
     table = table_of(fit, request.query_params.get("table", ""))
     frame = rows_of(fit, table)
-    names = frame.columns
+    keys = {name for each in numbers.get("keys", []) for name in (*each["key"], *each["foreign_key"])}
+    names = [name for name in frame.columns if name not in keys] or frame.columns
     asked = [request.query_params.get(key, "") for key in ("x", "y")]
     across = asked[0] if asked[0] in names else names[0]
     up = asked[1] if asked[1] in names else names[1 if len(names) > 1 else 0]

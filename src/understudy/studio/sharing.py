@@ -33,7 +33,7 @@ FILES = {
     "synthetic-parquet.zip": ("More units, Parquet", "likewise"),
     "model.understudy": ("The model", "draws any number of rows, at no further cost"),
     "report.html": ("The report", "one page to read, print and sign"),
-    "report.json": ("The report's numbers", "for programs; `understudy verify` checks them against the model"),
+    "report.json": ("The report's numbers", "for programs; “understudy verify” checks them against the model"),
     "schema.toml": ("The schema", "the public facts that the fit was told"),
 }
 """What can be downloaded, each with a sentence."""
