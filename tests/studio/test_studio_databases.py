@@ -177,6 +177,7 @@ def test_the_packed_files_are_what_the_commands_write(visitor, monkeypatch):
     shutil.rmtree(fit.folder / "again")
 
 
+@pytest.mark.slow
 def test_it_is_judged_against_a_folder(visitor):
     fit = visitor.studio.projects["clinic"].fits()[0]
     folder = fit.folder / "judge"
@@ -209,6 +210,19 @@ def test_a_folder_is_opened_only_if_every_table_in_it_may_be_seen(tmp_path):
     sent = {"epsilon": "1.0", "delta": "1e-06", "method": "mst", "confirmed": "yes"}
     assert "is not within" in words(visitor.post("/p/clinic/fit", **sent))
     assert not visitor.studio.projects["clinic"].fits()
+
+
+def test_several_files_that_are_dropped_are_one_database(tmp_path):
+    write_clinic(tmp_path / "clinic")
+    visitor = Visitor(tmp_path)
+    dropped = [("file", (f"../.{each.name}", each.read_bytes())) for each in sorted((tmp_path / "clinic").iterdir())]
+    assert visitor.post("/open/upload", files=dropped).headers["location"] == "/p/tables/describe"
+    project = visitor.studio.projects["tables"]
+    assert sorted(project.document["tables"]) == ["patients", "visits"]
+    assert sorted(each.name for each in (project.folder / "tables").iterdir()) == ["patients.csv", "visits.csv"]
+    assert "the same name" in words(visitor.post("/open/upload", files=[dropped[0], dropped[0]]))
+    assert "is not" in words(visitor.post("/open/upload", files=[dropped[0], ("file", ("x.exe", b"x"))]))
+    assert len(visitor.studio.projects.all()) == 1
 
 
 @pytest.mark.parametrize(("folder", "said"), [("one", "several tables"), ("apart", "leads to another by a key")])

@@ -100,21 +100,24 @@ def open_example(request: Request, form: FormData) -> Response:
 
 @changing
 def upload(request: Request, form: FormData) -> Response:
-    """Keeps a dropped file in the folder of a new project, and nowhere else."""
+    """Keeps dropped files in the folder of a new project, and nowhere else; several are one database."""
     from understudy.tables.sources import extension
 
-    given = form.get("file")
-    if not isinstance(given, UploadFile) or not given.filename:
+    given = [each for each in form.getlist("file") if isinstance(each, UploadFile) and each.filename]
+    names = [Path(str(each.filename).replace("\\", "/")).name.lstrip(".") for each in given]
+    if not given:
         raise FormError("choose a file first.")
-    name = Path(given.filename.replace("\\", "/")).name.lstrip(".")
-    extension(name)
-    made = studio_of(request).projects.new(name.split(".")[0])
-    place = made.folder / name
-    if place.name in ("studio.json", "schema.toml", "ledger.jsonl"):
-        raise FormError("a table cannot have this name here. Rename it.")
-    with place.open("xb") as file:
-        shutil.copyfileobj(given.file, file)
-    return _drafted(made, place)
+    if len(set(names)) < len(names):
+        raise FormError("two of these files have the same name. Rename one.")
+    for name in names:
+        extension(name)
+    made = studio_of(request).projects.new("tables" if len(given) > 1 else names[0].split(".")[0])
+    folder = made.folder / "tables"
+    folder.mkdir()
+    for name, each in zip(names, given, strict=True):
+        with (folder / name).open("xb") as file:
+            shutil.copyfileobj(each.file, file)
+    return _drafted(made, folder if len(given) > 1 else folder / names[0])
 
 
 def _drafted(made: Project, table: Path) -> Response:

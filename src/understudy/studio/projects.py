@@ -4,6 +4,7 @@ The one rule: a project is its files. The studio remembers nothing that they do 
 with the command line, on another machine, and after the studio has ended.
 
     PROJECT/studio.json     where the table or folder lies, what the draft said of it, what was chosen last; no cell
+    PROJECT/tables/         files that were dropped on the page, if any
     PROJECT/schema.toml     public facts
     PROJECT/ledger.jsonl    what was spent
     PROJECT/fits/FIT/       request.json, progress.json, outcome.json, schema.toml, model.understudy, rows, report
