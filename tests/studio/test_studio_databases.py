@@ -1,8 +1,10 @@
 """Several tables in the studio: opened from a folder, described, planned, fitted, looked at, judged and shared."""
 
+import contextlib
 import io
 import shlex
 import shutil
+import sqlite3
 import tomllib
 import zipfile
 
@@ -223,6 +225,21 @@ def test_several_files_that_are_dropped_are_one_database(tmp_path):
     assert "the same name" in words(visitor.post("/open/upload", files=[dropped[0], dropped[0]]))
     assert "is not" in words(visitor.post("/open/upload", files=[dropped[0], ("file", ("x.exe", b"x"))]))
     assert len(visitor.studio.projects.all()) == 1
+
+
+def test_a_file_of_sqlite_is_opened_as_a_database(tmp_path):
+    folder = write_clinic(tmp_path / "clinic")
+    with contextlib.closing(sqlite3.connect(tmp_path / "clinic.sqlite")) as made, made:
+        for path in folder.iterdir():
+            frame = pl.read_csv(path)
+            made.execute(f"CREATE TABLE {path.stem} ({', '.join(frame.columns)})")
+            made.executemany(f"INSERT INTO {path.stem} VALUES (?, ?, ?{', ?' * (frame.width - 3)})", frame.rows())
+    visitor = Visitor(tmp_path)
+    assert "clinic.sqlite" in words(visitor.get("/open"))
+    project = visitor.opened("clinic.sqlite")
+    assert sorted(project.document["tables"]) == ["patients", "visits"]
+    page = visitor.get(f"/p/{project.name}/describe")
+    assert page.status_code == 200 and CANARY not in page.text
 
 
 @pytest.mark.parametrize(("folder", "said"), [("one", "several tables"), ("apart", "leads to another by a key")])

@@ -112,7 +112,7 @@ def test_a_dropped_file_is_kept_in_its_project_and_nowhere_else(places):
     assert upload(visitor, "dropped.csv", content).headers["location"] == "/p/dropped/describe"
     found = [path for path in places[0].rglob("*") if path.is_file() and path.read_bytes() == content]
     assert places[0] / "studio" / "dropped" / "tables" / "dropped.csv" in found
-    assert {path.parent.name for path in found} <= {"dropped", "inside", ".hidden"}
+    assert {path.parent.name for path in found} <= {"tables", "inside", ".hidden"}
 
 
 @pytest.mark.parametrize("name", ["../../evil.csv", "/tmp/evil.csv", "..\\..\\evil.csv", "....//evil.csv"])
