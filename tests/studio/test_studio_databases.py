@@ -179,19 +179,25 @@ def test_the_packed_files_are_what_the_commands_write(visitor, monkeypatch):
     shutil.rmtree(fit.folder / "again")
 
 
-@pytest.mark.slow
-def test_it_is_judged_against_a_folder(visitor):
-    fit = visitor.studio.projects["clinic"].fits()[0]
+def judged(visitor, project, real):
+    """What the page says after a comparison with real rows."""
+    fit = visitor.studio.projects[project].fits()[0]
     folder = fit.folder / "judge"
     folder.mkdir()
-    real = str(visitor.studio.folders.root / "clinic")
-    write_json(folder / "request.json", {"task": "judge", "real": real, "learners": [], "ledger": None})
+    asked = {"task": "judge", "real": str(visitor.studio.folders.root / real), "learners": [], "ledger": None}
+    write_json(folder / "request.json", asked)
     outcome = perform(folder)
     write_json(folder / "outcome.json", outcome)
     assert outcome["state"] == "done", outcome
-    page = visitor.get(f"{HERE}/judge")
-    assert "The verdict:" in words(page) and CANARY not in page.text
+    page = visitor.get(f"/p/{project}/fits/{fit.name}/judge")
     shutil.rmtree(folder)
+    return page
+
+
+@pytest.mark.slow
+def test_it_is_judged_against_a_folder(visitor):
+    page = judged(visitor, "clinic", "clinic")
+    assert "The verdict:" in words(page) and CANARY not in page.text
 
 
 def test_a_folder_is_opened_only_if_every_table_in_it_may_be_seen(tmp_path):
@@ -304,3 +310,9 @@ def test_rows_of_one_synthetic_person_share_age_and_sex(of_persons):
         1,
         1,
     )
+
+
+@pytest.mark.slow
+def test_persons_are_judged_against_a_file(of_persons):
+    page = judged(of_persons, "stays", "stays.csv")
+    assert "The verdict:" in words(page) and CANARY not in page.text
