@@ -44,11 +44,6 @@ def check_method(method: Method) -> None:
         raise ValueError(f"{method.name} cannot draw a table given its parent's. For a database use one of {able}.")
 
 
-def able_methods() -> list[str]:
-    """The names of the methods that can draw children given their parents."""
-    return [name for name, fitted in FITTED.items() if issubclass(fitted, GivenSampler)]
-
-
 def method_for(design: Design, method: Method) -> Method:
     """The method as one table is fitted with it: of a table of children, private steps are fewer."""
     steps = getattr(method, "steps", 0)
@@ -113,3 +108,8 @@ def check_named(schema: DatabaseSchema, unnamed: str) -> None:
     """Refuses a schema without a name for a ledger, which goes by names."""
     if schema.name == unnamed:
         raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
+
+
+def able_methods() -> list[str]:
+    """The names of the methods that can draw children given their parents."""
+    return [name for name, fitted in FITTED.items() if issubclass(fitted, GivenSampler)]
