@@ -157,7 +157,7 @@ def test_a_workflow_names_real_targets_and_takes_few_rights(path):
     assert set(re.findall(r"run: make ([a-z-]+)", text)) <= targets
     assert "\npermissions:\n  contents: read\n" in text
     loose = [used for used in re.findall(r"uses: (.+)", text) if not re.search(r"@[0-9a-f]{40} # v\d", used)]
-    assert loose in ([], ["pypa/gh-action-pypi-publish@release/v1"])  # which its authors ask to be used by this name
+    assert loose in ([], ["pypa/gh-action-pypi-publish@release/v1"])  # a branch, and not pinned yet
     assert "\t" not in text
     assert text.count("actions/checkout@") == text.count("persist-credentials: false")
 
