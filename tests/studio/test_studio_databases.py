@@ -12,7 +12,9 @@ import polars as pl
 import pytest
 
 from browsing import CANARY, Visitor, fitted, form_of, words, write_clinic
+from understudy.databases.model import load
 from understudy.pipeline import plan
+from understudy.report.page import report
 from understudy.studio import sharing
 from understudy.studio.database_forms import document_of, filled, schema_of
 from understudy.studio.projects import write_json
@@ -33,7 +35,7 @@ def visitor(tmp_path_factory):
     folder = tmp_path_factory.mktemp("studio")
     write_clinic(folder / "clinic")
     visitor = Visitor(folder)
-    fitted(visitor.opened("clinic"), HERE.rsplit("/", 1)[1], method="mst", rows=50)
+    fitted(visitor.opened("clinic"), HERE.rsplit("/", 1)[1], method="mst", rows=50, epsilon=50.0)
     return visitor
 
 
@@ -179,6 +181,14 @@ def test_the_packed_files_are_what_the_commands_write(visitor, monkeypatch):
     shutil.rmtree(fit.folder / "again")
 
 
+def test_a_report_is_written_although_a_synthetic_table_has_no_row(visitor, tmp_path):
+    file = visitor.studio.projects["clinic"].fits()[0].model
+    model = load(file)
+    seed = next(seed for seed in range(200) if not model.sample(1, seed)["visits"].height)
+    page = report(file, tmp_path / "report.html", rows=1, seed=seed)
+    assert "No row of visits was drawn for them." in page.read_text()
+
+
 def judged(visitor, project, real):
     """What the page says after a comparison with real rows."""
     fit = visitor.studio.projects[project].fits()[0]
@@ -277,7 +287,7 @@ def of_persons(tmp_path_factory):
     ticked = {f"{places[name]}-per_unit": "yes" for name in ("sex", "age")}
     answer = visitor.post("/p/stays/describe", next="plan", **form | ticked)
     assert answer.status_code == 303, words(answer)
-    fitted(project, "20300101-000000-mst-1", method="mst", rows=60)
+    fitted(project, "20300101-000000-mst-1", method="mst", rows=60, epsilon=50.0)
     return visitor
 
 

@@ -77,7 +77,9 @@ def gather_database(
     )
     synthetic, real, train = (_tables(each, model) for each in (synthetic, real, train))
     privacy = privacy_of_database(model, ledger)
-    shown = described(model.schema, {"synthetic": synthetic})
+    schema, empty = _with_rows(model.schema, synthetic) if drawn else (model.schema, [])
+    kept = {name: synthetic[name] for name in synthetic if name not in empty} if drawn else synthetic
+    shown = described(schema, {"synthetic": kept}) | {"empty": empty}
     stamp = {"covered_by_budget": drawn, "note": None if drawn else GIVEN, "doubt": None}
     source = f"drawn from the model with seed {seed}" if drawn else "from given tables"
     content = {
@@ -117,6 +119,15 @@ def _tables(given: Any, model: DatabaseModel) -> Any:
     columns = {name: cells[first] for name, cells in table.columns.items()}
     labels = {column.name: column.labels or table.labels.get(column.name, ()) for column in schema}
     return {UNITS: to_frame(columns, schema, labels, "polars"), ROWS: given}
+
+
+def _with_rows(schema: DatabaseSchema, drawn: Mapping[str, Any]) -> tuple[DatabaseSchema, list[str]]:
+    """The tables of which rows were drawn, and the names of the others: of few units, noise may leave no child."""
+    empty = [name for name in schema.private if not drawn[name].height]
+    if not empty:
+        return schema, empty
+    kept = {table.name: table for table in schema if table.name not in empty}
+    return dataclasses.replace(schema, tables=kept, constraints=()), empty
 
 
 def _file(given: Any) -> Any:
