@@ -79,7 +79,7 @@ def gather_database(
     privacy = privacy_of_database(model, ledger)
     schema, empty = _with_rows(model.schema, synthetic) if drawn else (model.schema, [])
     kept = {name: synthetic[name] for name in synthetic if name not in empty} if drawn else synthetic
-    shown = described(schema, {"synthetic": kept}) | {"empty": empty}
+    shown: dict[str, Any] = {**described(schema, {"synthetic": kept}), "empty": empty}
     stamp = {"covered_by_budget": drawn, "note": None if drawn else GIVEN, "doubt": None}
     source = f"drawn from the model with seed {seed}" if drawn else "from given tables"
     content = {
