@@ -15,7 +15,7 @@ RUN useradd --create-home --uid 10001 understudy \
     && chown understudy /data
 COPY --from=build /opt/understudy /opt/understudy
 ENV PATH="/opt/understudy/bin:$PATH" PYTHONUNBUFFERED=1
-USER understudy
+USER 10001
 WORKDIR /data
 ENTRYPOINT ["understudy"]
 CMD ["studio", "--no-browser", "--port", "8765"]

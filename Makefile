@@ -48,6 +48,7 @@ release-check: .venv/installed-docs
 	$(BIN)/python .ci/release.py --demo
 
 lock: .venv/installed-test
+	$(PIP) -e '.[ray]'
 	$(BIN)/pip freeze --exclude-editable > requirements.lock
 	$(BIN)/python .ci/supply.py hashes
 	$(BIN)/python .ci/supply.py sbom

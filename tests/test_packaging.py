@@ -7,6 +7,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import jinja2
 import pytest
 
 from understudy.core.version import __version__
@@ -40,6 +41,21 @@ def test_the_conda_recipe_needs_what_the_project_needs():
     recipe = (ROOT / "recipe" / "meta.yaml").read_text()
     listed = re.findall(r"^    - (\S+) (>=\S+)$", recipe.split("  run:\n")[1].split("\ntest:")[0], re.MULTILINE)
     assert {name + least for name, least in listed if name != "python"} == set(PROJECT["dependencies"])
+
+
+def test_the_conda_recipe_renders():
+    yaml = pytest.importorskip("yaml")
+    template = jinja2.Template((ROOT / "recipe" / "meta.yaml").read_text(), undefined=jinja2.StrictUndefined)
+    recipe = yaml.safe_load(template.render(PYTHON="python", python_min="3.11"))
+    assert recipe["package"] == {"name": PROJECT["name"], "version": __version__}
+    assert recipe["source"]["url"].endswith(f"/understudy_dp-{__version__}.tar.gz")
+    scripts = [f"{name} = {target}" for name, target in PROJECT["scripts"].items()]
+    assert recipe["build"]["entry_points"] == scripts
+    host = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert {each.replace(" ", "") for each in recipe["requirements"]["host"][2:]} == set(host)
+    run = {each.replace(" ", "") for each in recipe["requirements"]["run"]}
+    assert run == {*PROJECT["dependencies"], "python" + PROJECT["requires-python"]}
+    assert recipe["about"]["license"] == PROJECT["license"]
 
 
 def test_the_citation_names_the_authors_of_the_paper_and_nobody_else():
@@ -94,6 +110,7 @@ def broken_rules(text: str) -> set[str]:
         "DL3006 an image has a version": all(":" in image for image in images),
         "DL3007 no latest": not any(image.endswith(":latest") for image in images),
         "DL3002 the last user is not root": bool(users) and users[-1] not in ("root", "0"),
+        "DL3066 users are numbers, which a host need not look up": all(user.isdigit() for user in users),
         "DL3000 working directories are absolute": all(
             words.startswith("/") for name, words in lines if name == "WORKDIR"
         ),
@@ -115,9 +132,9 @@ def test_the_dockerfile_keeps_the_rules():
 
 
 def test_the_rules_can_be_broken():
-    bad = "FROM python:latest\nADD x /x\nWORKDIR x\nRUN cd /x && sudo pip install x\nCMD understudy\n"
+    bad = "FROM python:latest\nUSER root\nADD x /x\nWORKDIR x\nRUN cd /x && sudo pip install x\nCMD understudy\n"
     assert {rule.split()[0] for rule in broken_rules(bad)} >= {
-        *("DL3000", "DL3002", "DL3003", "DL3004", "DL3007", "DL3020", "DL3025", "DL3042"),
+        *("DL3000", "DL3002", "DL3003", "DL3004", "DL3007", "DL3020", "DL3025", "DL3042", "DL3066"),
     }
 
 
@@ -139,8 +156,20 @@ def test_a_workflow_names_real_targets_and_takes_few_rights(path):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"run: make ([a-z-]+)", text)) <= targets
     assert "\npermissions:\n  contents: read\n" in text
-    assert all(re.search(r"@(v\d|release/)", used) for used in re.findall(r"uses: (\S+)", text))
+    loose = [used for used in re.findall(r"uses: (.+)", text) if not re.search(r"@[0-9a-f]{40} # v\d", used)]
+    assert loose in ([], ["pypa/gh-action-pypi-publish@release/v1"])  # a branch, and not pinned yet
     assert "\t" not in text
+    assert text.count("actions/checkout@") == text.count("persist-credentials: false")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_the_jobs_of_a_workflow_need_each_other_and_end(path):
+    jobs = pytest.importorskip("yaml").safe_load(path.read_text())["jobs"]
+    for job in jobs.values():
+        needed = job.get("needs", [])
+        assert set([needed] if isinstance(needed, str) else needed) <= set(jobs)
+        assert all(set(step) & {"uses", "run"} for step in job["steps"])
+        assert "timeout-minutes" in job or "environment" in job
 
 
 def test_the_workflows_test_build_and_document(release):

@@ -77,6 +77,38 @@ def test_rows_have_the_columns_and_the_types_that_were_fitted(fitted):
     assert abs(rows["nights"].astype(float).mean() - real["nights"].mean()) < 1.5
 
 
+# As `Metadata.detect_from_dataframes` of SDV 2.0.0 gives it, ranges and all.
+DETECTED = {
+    "METADATA_SPEC_VERSION": "V2",
+    "relationships": [],
+    "tables": {
+        "guests": {
+            "primary_key": "guest",
+            "columns": {
+                "guest": {"sdtype": "id"},
+                "email": {"pii": True, "sdtype": "email", "range_is_nullable": False},
+                "member": {"sdtype": "categorical", "range_is_nullable": False, "range_values": [False, True]},
+                "stars": {"sdtype": "ordinal", "range_is_nullable": False, "range_values": [4, 3, 5]},
+                "nights": {"sdtype": "numerical", "range_min": 1, "range_max": 14, "decimal_places": 0},
+                "rate": {"sdtype": "numerical", "range_min": 89.5, "range_max": 213.0, "decimal_places": 1},
+            },
+        }
+    },
+}
+
+
+def test_what_sdv_finds_in_the_cells_says_the_kinds_and_nothing_else():
+    made = Synthesizer(DETECTED, epsilon=50.0, method="independent")
+    kinds = {"member": "boolean", "stars": "categorical", "nights": "integer", "rate": "continuous"}
+    assert {column.name: column.kind for column in made.schema} == kinds
+    facts = [(column.low, column.high, column.values, column.decimals) for column in made.schema]
+    assert facts == [(None, None, None, None)] * 4 and all(column.nullable for column in made.schema)
+    made.fit(guests()[["guest", "email", "member", "stars", "nights", "rate"]])
+    drawn = made.sample(200)
+    assert list(drawn.columns) == list(DETECTED["tables"]["guests"]["columns"])
+    assert set(drawn["stars"].dropna()) == {3, 4, 5} and set(drawn["member"].dropna()) == {True, False}
+
+
 def test_the_types_of_synthetic_columns_do_not_tell_what_the_table_held():
     """One missing cell makes pandas store floats, and one odd cell texts: synthetic rows must not show that."""
     tables = [guests(100), guests(100), guests(100)]

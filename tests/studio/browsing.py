@@ -27,6 +27,17 @@ def write_people(path: Path, rows: int = 240) -> Path:
     return path
 
 
+def write_clinic(folder: Path, patients: int = 120) -> Path:
+    """Two tables, patients and their visits, with a canary among the wards."""
+    folder.mkdir(parents=True)
+    people = [f"P{i:04d},{'fm'[i % 2]},{18 + i * 7 % 70}" for i in range(patients)]
+    (folder / "patients.csv").write_text("\n".join(["patient_id,sex,age", *people]) + "\n")
+    wards = [CANARY if i == 7 else "ABC"[i % 3] for i in range(patients)]
+    visits = [f"V{i}-{j},P{i:04d},{2015 + (i + j) % 8},{ward}" for i, ward in enumerate(wards) for j in range(i % 4)]
+    (folder / "visits.csv").write_text("\n".join(["visit_id,patient_id,year,ward", *visits]) + "\n")
+    return folder
+
+
 class Visitor:
     """Somebody who talks to a studio that sees a folder.
 
@@ -77,7 +88,7 @@ def words(answer: httpx.Response) -> str:
 def form_of(page: str) -> dict[str, str]:
     """What a browser would send of the describing page, untouched."""
     found = dict(re.findall(r'<input id="[^"]*" name="([^"]+)"[^>]*? value="([^"]*)"', page))
-    found |= dict(re.findall(r'<input type="hidden" name="(c\d+-name)" value="([^"]*)"', page))
+    found |= dict(re.findall(r'<input type="hidden" name="((?:t\d+-)?(?:c\d+-)?name)" value="([^"]*)"', page))
     found |= dict(re.findall(r'<textarea id="[^"]*" name="([^"]+)"[^>]*>(.*?)</textarea>', page, re.DOTALL))
     for name, options in re.findall(r'<select id="[^"]*" name="([^"]+)"[^>]*>(.*?)</select>', page, re.DOTALL):
         found[name] = re.findall(r'value="([^"]*)" selected', options)[0]

@@ -111,15 +111,15 @@ def test_a_dropped_file_is_kept_in_its_project_and_nowhere_else(places):
     content = (places[0] / "people.csv").read_bytes()
     assert upload(visitor, "dropped.csv", content).headers["location"] == "/p/dropped/describe"
     found = [path for path in places[0].rglob("*") if path.is_file() and path.read_bytes() == content]
-    assert places[0] / "studio" / "dropped" / "dropped.csv" in found
-    assert {path.parent.name for path in found} <= {"dropped", "inside", ".hidden"}
+    assert places[0] / "studio" / "dropped" / "tables" / "dropped.csv" in found
+    assert {path.parent.name for path in found} <= {"tables", "inside", ".hidden"}
 
 
 @pytest.mark.parametrize("name", ["../../evil.csv", "/tmp/evil.csv", "..\\..\\evil.csv", "....//evil.csv"])
 def test_a_name_cannot_lead_out_of_the_project(places, name):
     visitor = Visitor(places[0])
     assert upload(visitor, name, (places[0] / "people.csv").read_bytes()).status_code == 303
-    assert [path.parent.name for path in places[0].parent.rglob("evil.csv")] == ["evil"]
+    assert [path.parent for path in places[0].parent.rglob("evil.csv")] == [places[0] / "studio" / "evil" / "tables"]
 
 
 @pytest.mark.parametrize("name", ["notes.doc", "studio.json", "schema.toml", "", "csv"])

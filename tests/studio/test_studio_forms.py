@@ -9,7 +9,7 @@ import commands
 import messy_export
 from browsing import CANARY, Visitor, form_of, words, write_people
 from understudy.studio.fields import FIELDS, KINDS
-from understudy.studio.forms import BY_REJECTION, document_of, filled, schema_of
+from understudy.studio.forms import BY_REJECTION, TICKS, document_of, filled, schema_of
 from understudy.tables import column
 from understudy.tables.schema import Schema
 from understudy.tables.values import SchemaError
@@ -34,6 +34,7 @@ high = 9.5
 decimals = 1
 atoms = [1.0, 2.5]
 nullable = true
+per_unit = true
 [columns.b]
 kind = "continuous"
 [columns.total]
@@ -72,7 +73,7 @@ def sent(text: str, **changed: str) -> dict[str, str]:
     form |= {f"file-{key}": value for key, value in shown["file"].items() if key != "comment"}
     for each in shown["columns"]:
         for key, value in each.items():
-            if key != "nullable" or value:
+            if key not in TICKS or value:
                 form[f"c{each['place']}-{key}"] = str(value)
     return form | changed
 
@@ -85,9 +86,8 @@ def test_every_field_of_every_kind_survives_the_form():
 def test_the_form_knows_every_kind_and_every_key_of_a_column():
     import dataclasses
 
-    known = {"name", "kind", "nullable", *(field.key for field in FIELDS)}
-    fields = {field.name for field in dataclasses.fields(column.Column)}
-    assert known == fields - {"per_unit"}  # for the command line: it makes a database of one table
+    known = {"name", "kind", *TICKS, *(field.key for field in FIELDS)}
+    assert known == {field.name for field in dataclasses.fields(column.Column)}
     assert set(KINDS) == set(column.KINDS) and {kind for field in FIELDS for kind in field.kinds} <= set(KINDS)
 
 

@@ -11,6 +11,7 @@ Departures:
     - `epsilon` has to be given, and `sample` takes an explicit number of rows.
     - Keys are numbered anew. Identifiers, personal details and columns of unknown type are missing in synthetic rows;
       SDV invents some.
+    - Ranges, values and nullability in the metadata of SDV 2 are found in the cells, so they are not used.
     - A fit is a release. Fitting again costs again; a ledger file adds it up.
 """
 

@@ -47,14 +47,13 @@ def sample(
     model: str, units: int, output: str, seed: int | None, where: tuple[str, ...], rules: tuple[str, ...], as_json: bool
 ) -> None:
     """Draws the tables of so many units into a folder, one CSV file each, and a record of where they come from."""
-    import json
     import secrets
     from pathlib import Path
 
-    from understudy.core.files import replacing, sha256
+    from understudy.core.files import sha256
     from understudy.core.randomness import Key
+    from understudy.databases.writing import RECORD, write_tables
     from understudy.tables.where import where_from_text
-    from understudy.tables.writing import write
 
     loaded: Any = understudy.load(model)
     folder = Path(output)
@@ -73,28 +72,16 @@ def sample(
     seed = secrets.randbits(63) if seed is None else seed
     with waiting(f"drawing {count(units, 'unit')}"):
         tables = loaded.sample(units, seed, where=conditions, kind="polars")
+    of_file = sha256(Path(model).read_bytes())
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        record = write_tables(folder, tables, loaded, model_sha256=of_file, units=units, seed=seed, where=where)
     except OSError:
         raise Refused(f"-o {output}: the folder cannot be made. Give another name.") from None
-    for name, frame in tables.items():
-        table = loaded.schema[name]
-        write(frame, folder / f"{name}.csv", table.schema if table.columns else None)
-    record = {
-        "model": sha256(Path(model).read_bytes()),
-        "fit": loaded.receipt.id,
-        "units": units,
-        "seed": seed,
-        "where": list(where),
-        "rows": {name: frame.height for name, frame in tables.items()},
-    }
-    with replacing(folder / "sample.json") as temporary:
-        temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
     if as_json:
         print_json({"output": output, **record})
         return
     made = ", ".join(f"{count(frame.height, 'row')} of {name}" for name, frame in tables.items())
-    click.echo(f"{count(units, 'unit')} written to {output}: {made}; and where they come from to sample.json.")
+    click.echo(f"{count(units, 'unit')} written to {output}: {made}; and where they come from to {RECORD}.")
 
 
 def _sample_rows(loaded: Any, rows: int, output: str, seed: int | None, where: tuple[str, ...], as_json: bool) -> None:

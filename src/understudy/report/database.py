@@ -36,6 +36,9 @@ from understudy.tables.column import Column
 from understudy.tables.database_design import designs
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.families import sources_of
+from understudy.tables.table import read
+from understudy.tables.unit_tables import ROWS, UNITS
+from understudy.tables.writing import to_frame
 
 MOST_UNITS = 5_000
 """At most so many units are drawn by default; fewer if fewer were fitted, as far as the noisy count tells."""
@@ -66,14 +69,17 @@ def gather_database(
     """
     drawn = synthetic is None
     if synthetic is None:
-        synthetic = dataclasses.replace(model, kind="polars").sample(units or _units(model), seed)
+        synthetic = dataclasses.replace(model, kind="polars", single=None).sample(units or units_shown(model), seed)
     book = None if ledger is None else ledger.path
     given = {"synthetic rows": None if drawn else synthetic, "real rows": real, "training rows": train}
     record = record_part(
         model, model_file=model_file, files={"ledger": book, **{k: _file(v) for k, v in given.items()}}
     )
+    synthetic, real, train = (_tables(each, model) for each in (synthetic, real, train))
     privacy = privacy_of_database(model, ledger)
-    shown = described(model.schema, {"synthetic": synthetic})
+    schema, empty = _with_rows(model.schema, synthetic) if drawn else (model.schema, [])
+    kept = {name: synthetic[name] for name in synthetic if name not in empty} if drawn else synthetic
+    shown: dict[str, Any] = {**described(schema, {"synthetic": kept}), "empty": empty}
     stamp = {"covered_by_budget": drawn, "note": None if drawn else GIVEN, "doubt": None}
     source = f"drawn from the model with seed {seed}" if drawn else "from given tables"
     content = {
@@ -97,8 +103,31 @@ def gather_database(
     }
 
 
-def _units(model: DatabaseModel) -> int:
+def units_shown(model: DatabaseModel) -> int:
+    """How many units a page shows by default: about as many as were fitted, and at most `MOST_UNITS`."""
     return min(max(round(model.tables[model.schema.unit].encoder.rows), 1), MOST_UNITS)
+
+
+def _tables(given: Any, model: DatabaseModel) -> Any:
+    """The tables of a database; of a single one whose units have columns of their own, its units and its rows."""
+    if model.single is None or given is None or isinstance(given, Mapping):
+        return given
+    schema = model.schema[UNITS].with_keys
+    table = read(given, schema, covered=False)
+    of_unit, first = np.unique(table.columns[model.schema[UNITS].key[0]], return_index=True)
+    first = np.sort(first[of_unit >= 0])  # a row without an id belongs to nobody
+    columns = {name: cells[first] for name, cells in table.columns.items()}
+    labels = {column.name: column.labels or table.labels.get(column.name, ()) for column in schema}
+    return {UNITS: to_frame(columns, schema, labels, "polars"), ROWS: given}
+
+
+def _with_rows(schema: DatabaseSchema, drawn: Mapping[str, Any]) -> tuple[DatabaseSchema, list[str]]:
+    """The tables of which rows were drawn, and the names of the others: of few units, noise may leave no child."""
+    empty = [name for name in schema.private if not drawn[name].height]
+    if not empty:
+        return schema, empty
+    kept = {table.name: table for table in schema if table.name not in empty}
+    return dataclasses.replace(schema, tables=kept, constraints=()), empty
 
 
 def _file(given: Any) -> Any:

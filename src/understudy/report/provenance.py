@@ -19,6 +19,7 @@ import polars as pl
 
 from understudy.core.files import replacing, sha256
 from understudy.core.version import __version__
+from understudy.databases.model import DatabaseModel
 from understudy.model import Model
 from understudy.tables.sources import extension
 from understudy.tables.where import where_from_text
@@ -51,7 +52,7 @@ def check_record_place(path: str | os.PathLike[str]) -> None:
 
 def write_record(
     path: str | os.PathLike[str],
-    model: Model,
+    model: Model | DatabaseModel,
     *,
     model_sha256: str,
     rows: int,

@@ -12,6 +12,20 @@ ROLES = {
     "unit": "says whose row it is",
 }
 """What a column of the file can be."""
+ROLES_IN_A_DATABASE = {
+    "column": "part of the synthetic table",
+    "ignore": "left out: not read at all",
+    "key": "the key of its rows",
+    "parent": "the key of its parent's row",
+    "both": "part of both keys",
+}
+"""What a column can be if there are several tables."""
+TABLE_ROLES = {
+    "private": "learned under the budget",
+    "public": "public: everybody may know all of it",
+    "out": "left out: not read at all",
+}
+"""What one of several tables can be."""
 KINDS = {
     "continuous": "a number with decimals",
     "integer": "a whole number",

@@ -49,7 +49,7 @@ def _started(request: Request, project: Project, choices: Mapping[str, Any]) -> 
     """Leads to the fit that runs, or to a new one."""
     if (running := running_fit(project)) is not None:
         return go(f"/p/{project.name}/fits/{running.name}")
-    table = studio_of(request).folders.table(project.table)
+    table = studio_of(request).folders.source(project.table)
     planned = numbers_of(project, choices)
     if planned["refused"]:
         return go(f"/p/{project.name}/fit")

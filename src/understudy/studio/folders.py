@@ -66,6 +66,26 @@ class Folders:
         extension(path)
         return path
 
+    def source(self, given: str) -> Path:
+        """What can be opened: a file that can hold a table, a folder of such files, or a database in a file.
+
+        Every file of a folder that would be read is judged like one that was given by itself.
+
+        Raises:
+            OutsideError, TableError: It is outside, or there is no table.
+        """
+        from understudy.tables.structure import TableError
+
+        path = self.within(given.strip())
+        if is_database_file(path) and path.is_file():
+            return path
+        if not path.is_dir():
+            return self.table(given)
+        found = [self.within(each) for each in path.iterdir() if _is_table(each)]
+        if len(found) < 2:
+            raise TableError(f"{given}: expected a folder with several tables. Open a single one by its own path.")
+        return path
+
     def listed(self, given: str = "") -> tuple[list[str], list[str]]:
         """The folders and the tables in a folder, as paths from the root, sorted; hidden ones are left out."""
         folder = self.within(given)
@@ -79,13 +99,20 @@ class Folders:
                 continue
             if path.is_dir():
                 folders.append(self.shown(path))
-            elif _is_table(path):
+            elif _is_table(path) or is_database_file(path):
                 tables.append(self.shown(path))
         return folders[:MOST_LISTED], tables[:MOST_LISTED]
 
     def shown(self, path: Path) -> str:
         """A path as people see it: from the root."""
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+
+
+def is_database_file(path: Path) -> bool:
+    """Whether the name of a file ends like that of a database."""
+    from understudy.tables.families import DATABASES
+
+    return path.suffix.lower() in DATABASES
 
 
 def _is_table(path: Path) -> bool:

@@ -18,14 +18,16 @@ from understudy.tables.schema import Schema
 
 BY_REJECTION = " (by rejection)"
 """How a rule that is kept by drawing again is marked in the form."""
+TICKS = ("nullable", "per_unit")
+"""What is ticked on a card."""
 Form = Mapping[str, Any]
 Document = dict[str, Any]
 
 
-def names_in(form: Form) -> list[str]:
-    """The columns of the form, in its order."""
+def names_in(form: Form, prefix: str = "c") -> list[str]:
+    """The columns of the form, or whatever else has names under a prefix, in its order."""
     found = []
-    while (name := form.get(f"c{len(found)}-name")) is not None:
+    while (name := form.get(f"{prefix}{len(found)}-name")) is not None:
         found.append(str(name))
     return found
 
@@ -39,29 +41,37 @@ def document_of(form: Form, base: Mapping[str, Any]) -> Document:
     """
     names = names_in(form)
     roles = {name: form.get(f"c{place}-role", "column") for place, name in enumerate(names)}
-    columns = {
-        name: _column(form, f"c{place}-", base.get("columns", {}).get(name, {}))
-        for place, name in enumerate(names)
-        if roles[name] == "column"
-    }
-    document: Document = _stated("name", _text(form, "name"))
     units = [name for name in names if roles[name] == "unit"]
+    columns = columns_of(form, "c", roles, base.get("columns", {}))
     if units:
-        document |= {"unit": units[0], "max_rows_per_unit": _number(_text(form, "max_rows_per_unit"))}
-    document |= _stated("rows", _number(_text(form, "rows")))
-    document |= _stated("target", _text(form, "target"))
+        for place, name in enumerate(names):
+            columns.get(name, {}).update({"per_unit": True} if form.get(f"c{place}-per_unit") else {})
+    document: Document = stated("name", text_of(form, "name"))
+    if units:
+        document |= {"unit": units[0], "max_rows_per_unit": number_of(text_of(form, "max_rows_per_unit"))}
+    document |= stated("rows", number_of(text_of(form, "rows")))
+    document |= stated("target", text_of(form, "target"))
     document |= {"order": base["order"]} if sorted(base.get("order", [])) == sorted(columns) and columns else {}
     ignored = [name for name in names if roles[name] == "ignore"] + units[1:]  # the schema has one unit
     document |= {"ignore": ignored} if ignored else {}
-    document |= _stated("missing", _lines(form, "missing"))
-    document |= _stated("constraints", [_rule(line) for line in _lines(form, "constraints")])
+    document |= stated("missing", lines_of(form, "missing"))
+    document |= stated("constraints", [rule_of(line) for line in lines_of(form, "constraints")])
     dialect = dict(base.get("file", {}))
     for key in DIALECT:
         if f"file-{key}" in form:
             typed = str(form[f"file-{key}"]).replace("\\t", "\t")
-            dialect = {each: value for each, value in dialect.items() if each != key} | _stated(key, typed)
+            dialect = {each: value for each, value in dialect.items() if each != key} | stated(key, typed)
     document |= {"file": dialect} if dialect else {}
     return document | {"columns": columns}
+
+
+def columns_of(form: Form, prefix: str, roles: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Document]:
+    """The columns that a form spells, of those whose role is to be one."""
+    return {
+        name: _column(form, f"{prefix}{place}-", base.get(name, {}))
+        for place, name in enumerate(names_in(form, prefix))
+        if roles[name] == "column"
+    }
 
 
 def schema_of(form: Form, base: Mapping[str, Any], *, folder: str = "") -> Schema:
@@ -74,35 +84,35 @@ def schema_of(form: Form, base: Mapping[str, Any], *, folder: str = "") -> Schem
 
 
 def _column(form: Form, prefix: str, base: Mapping[str, Any]) -> Document:
-    kind = _text(form, f"{prefix}kind")
+    kind = text_of(form, f"{prefix}kind")
     column: Document = {"kind": kind}
     column |= {"nullable": True} if form.get(f"{prefix}nullable") else {}
     for field in FIELDS:
         if kind in field.kinds:
-            column |= _stated(field.key, _READERS[field.key](form, f"{prefix}{field.key}"))
+            column |= stated(field.key, _READERS[field.key](form, f"{prefix}{field.key}"))
     if kind == "categorical" and isinstance(base.get("levels"), dict) and "values" not in column:
         column["levels"] = base["levels"]  # a table of parents, which the form does not show
     return column
 
 
-def _stated(key: str, value: Any) -> Document:
+def stated(key: str, value: Any) -> Document:
     return {} if value in (None, "", []) else {key: value}
 
 
-def _text(form: Form, key: str) -> str:
+def text_of(form: Form, key: str) -> str:
     return str(form.get(key, "")).strip()
 
 
-def _lines(form: Form, key: str) -> list[str]:
+def lines_of(form: Form, key: str) -> list[str]:
     return [line.strip() for line in str(form.get(key, "")).splitlines() if line.strip()]
 
 
-def _rule(line: str) -> str | Document:
+def rule_of(line: str) -> str | Document:
     rule = line.removesuffix(BY_REJECTION.strip()).strip()
     return {"rule": rule, "by": "rejection"} if rule != line else rule
 
 
-def _number(text: str) -> Any:
+def number_of(text: str) -> Any:
     """A whole number or another one; anything else stays text, and the schema says what is wrong with it."""
     for reader in (int, float):
         try:
@@ -120,23 +130,23 @@ def _bound(text: str) -> Any:
                 return reader(text)
             except ValueError:
                 continue
-    return _number(text)
+    return number_of(text)
 
 
 def _levels(text: str) -> Any:
-    numbers = [_number(part) for part in re.split(r"[\s,]+", text) if part]
+    numbers = [number_of(part) for part in re.split(r"[\s,]+", text) if part]
     return numbers if numbers and all(isinstance(each, int) for each in numbers) else text
 
 
 _READERS: dict[str, Callable[[Form, str], Any]] = {
-    "low": lambda form, key: _bound(_text(form, key)),
-    "high": lambda form, key: _bound(_text(form, key)),
-    "decimals": lambda form, key: _number(_text(form, key)),
-    "atoms": lambda form, key: [_number(part) for part in re.split(r"[\s;]+", _text(form, key)) if part],
-    "format": _text,
-    "values": _lines,
-    "other": _text,
-    "levels": lambda form, key: _levels(_text(form, key)),
+    "low": lambda form, key: _bound(text_of(form, key)),
+    "high": lambda form, key: _bound(text_of(form, key)),
+    "decimals": lambda form, key: number_of(text_of(form, key)),
+    "atoms": lambda form, key: [number_of(part) for part in re.split(r"[\s;]+", text_of(form, key)) if part],
+    "format": text_of,
+    "values": lines_of,
+    "other": text_of,
+    "levels": lambda form, key: _levels(text_of(form, key)),
 }
 
 
@@ -156,8 +166,9 @@ def filled(text: str, names: list[str], kinds: Mapping[str, str]) -> dict[str, A
     known = [*names, *(name for name in (*columns, *document.get("ignore", ())) if name not in names)]
     if document.get("unit") and document["unit"] not in known:
         known.append(document["unit"])
+    unknown = {name: {"kind": kinds.get(name, "categorical")} for name in known}
     cards = [
-        _card(name, document, kinds.get(name, "categorical")) | {"place": place} for place, name in enumerate(known)
+        card(name, _role(name, document), place, columns.get(name, unknown[name])) for place, name in enumerate(known)
     ]
     return {
         "name": document.get("name", ""),
@@ -165,18 +176,29 @@ def filled(text: str, names: list[str], kinds: Mapping[str, str]) -> dict[str, A
         "target": document.get("target", ""),
         "max_rows_per_unit": document.get("max_rows_per_unit", ""),
         "missing": "\n".join(document.get("missing", [])),
-        "constraints": "\n".join(map(_shown_rule, document.get("constraints", []))),
+        "constraints": "\n".join(map(shown_rule, document.get("constraints", []))),
         "file": document.get("file", {}),
         "columns": cards,
     }
 
 
-def _card(name: str, document: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    stated = document["columns"].get(name)
-    role = "column" if stated is not None else "unit" if document.get("unit") == name else "ignore"
-    stated = stated or {"kind": kind}
-    shown = {field.key: _shown(stated.get(field.key), field.lines) for field in FIELDS}
-    return {"name": name, "role": role, "kind": stated["kind"], "nullable": bool(stated.get("nullable")), **shown}
+def _role(name: str, document: Mapping[str, Any]) -> str:
+    return "column" if name in document["columns"] else "unit" if document.get("unit") == name else "ignore"
+
+
+def card(name: str, role: str, place: int, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the card of a column shows of its part of a document."""
+    shown = {field.key: _shown(found.get(field.key), field.lines) for field in FIELDS}
+    ticks = {key: bool(found.get(key)) for key in TICKS}
+    return {"name": name, "role": role, "place": place, "kind": found["kind"], **ticks, **shown}
+
+
+def card_as_typed(form: Form, prefix: str, place: int, name: str) -> dict[str, Any]:
+    """The same of a form that was sent, to be corrected."""
+    here = f"{prefix}{place}-"
+    keys = ("role", "kind", *(field.key for field in FIELDS))
+    typed = {key: str(form.get(f"{here}{key}", "")) for key in keys}
+    return {"name": name, "place": place, **{key: bool(form.get(f"{here}{key}")) for key in TICKS}, **typed}
 
 
 def _shown(value: Any, lines: bool) -> str:
@@ -187,7 +209,7 @@ def _shown(value: Any, lines: bool) -> str:
     return str(value)
 
 
-def _shown_rule(rule: Any) -> str:
+def shown_rule(rule: Any) -> str:
     if not isinstance(rule, dict):
         return str(rule)
     return f"{rule['rule']}{BY_REJECTION}" if rule.get("by") == "rejection" else str(rule["rule"])

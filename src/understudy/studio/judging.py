@@ -33,7 +33,7 @@ def judge(request: Request) -> Response:
         found = {
             "verdict": verdict,
             "drawn": without_style(draw_verdict(verdict)),
-            "findings": tables_of(verdict, utility["columns"]),
+            "findings": tables_of(verdict, utility["columns"]) if "columns" in utility else [],
         }
     part = request.headers.get("hx-request") == "true"
     content = {"status": status, "note": NOT_COVERED, "table": project.table, **found}
@@ -60,7 +60,7 @@ def start(request: Request, form: FormData) -> Response:
     if isinstance(given, UploadFile) and given.filename:
         real = _kept(given, folder)
     else:
-        real = studio_of(request).folders.table(str(form.get("path") or project.table))
+        real = studio_of(request).folders.source(str(form.get("path") or project.table))
     learners = None if form.get("learners") else []
     ledger = str(project.ledger) if project.ledger.is_file() else None
     processes.start(folder, {"task": "judge", "real": str(real), "learners": learners, "ledger": ledger})

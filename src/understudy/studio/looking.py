@@ -35,8 +35,7 @@ def done(request: Request) -> tuple[Any, Fit]:
 def look(request: Request) -> Response:
     """The report, framed."""
     project, fit = done(request)
-    content = fit.numbers()
-    return show(request, "look.html", project=project, fit=fit, step="look", view="report", content=content)
+    return show(request, "look.html", project=project, fit=fit, step="look", view="report")
 
 
 @reading
@@ -56,22 +55,34 @@ def pictures(request: Request) -> Response:
     from understudy.studio.scatter import scatter
 
     project, fit = done(request)
-    columns = fit.numbers().get("columns") or []
+    numbers = fit.numbers()
+    columns = columns_of(numbers)
     drawn = [
         {"name": each["name"], "kind": each["kind"], "picture": _picture(each, f"column-{place}")}
         for place, each in enumerate(columns[:MOST_DRAWN])
     ]
-    names = [each["name"] for each in columns]
+    table = table_of(fit, request.query_params.get("table", ""))
+    frame = rows_of(fit, table)
+    keys = {name for each in numbers.get("keys", []) for name in (*each["key"], *each["foreign_key"])}
+    names = [name for name in frame.columns if name not in keys] or frame.columns
     asked = [request.query_params.get(key, "") for key in ("x", "y")]
     across = asked[0] if asked[0] in names else names[0]
     up = asked[1] if asked[1] in names else names[1 if len(names) > 1 else 0]
-    frame = rows_of(fit).select(list(dict.fromkeys([across, up])))
     cloud = without_style(scatter(frame, across, up))
     content = {"names": names, "across": across, "up": up, "cloud": cloud, "columns": drawn}
+    content |= {"table": table, "tables": list(fit.tables)}
     if _is_part(request):
         return show(request, "parts/scatter.html", project=project, fit=fit, **content)
     left = max(len(columns) - MOST_DRAWN, 0)
     return show(request, "look.html", project=project, fit=fit, step="look", view="pictures", left_out=left, **content)
+
+
+def columns_of(numbers: dict[str, Any]) -> list[dict[str, Any]]:
+    """The columns that a report has a picture of; of a database those of all tables, and the children per parent."""
+    if "database" not in numbers:
+        return numbers.get("columns") or []
+    of_tables = [column for table in numbers["database"]["tables"] for column in table["columns"]]
+    return [*numbers["database"]["children"], *of_tables]
 
 
 def _picture(column: dict[str, Any], key: str) -> Any:
@@ -83,11 +94,16 @@ def _picture(column: dict[str, Any], key: str) -> Any:
 
 @reading
 def network(request: Request) -> Response:
-    """Which column is made from which."""
+    """Which column is made from which, or which table hangs on which."""
     from understudy.core.network_drawing import network as draw
+    from understudy.report.database_drawing import keys
 
     project, fit = done(request)
-    found = fit.numbers()["network"]
+    numbers = fit.numbers()
+    if "keys" in numbers:
+        content = {"keys": numbers["keys"], "drawn": without_style(keys(numbers["keys"]))}
+        return show(request, "look.html", project=project, fit=fit, step="look", view="keys", **content)
+    found = numbers["network"]
     parents = found["parents"]
     drawn = without_style(draw(parents, "network", "The learned network", strengths=found.get("strengths")))
     content = {"parents": parents, "drawn": drawn}
@@ -99,7 +115,8 @@ def rows(request: Request) -> Response:
     """The synthetic rows as a table that can be sorted and filtered."""
     project, fit = done(request)
     asked = dict(request.query_params)
-    found = selected(rows_of(fit), asked)
+    table = table_of(fit, asked.get("table", ""))
+    found = selected(rows_of(fit, table), asked)
     pages = max(-(-found.height // PER_PAGE), 1)
     typed = asked.get("page", "")
     page = min(max(int(typed) if typed.isascii() and typed.isdigit() else 1, 1), pages)
@@ -110,6 +127,8 @@ def rows(request: Request) -> Response:
         "page": page,
         "pages": pages,
         "asked": {key: asked.get(key, "") for key in ("sort", "down", "column", "relation", "value")},
+        "table": table,
+        "tables": list(fit.tables),
         "relations": RELATIONS,
         "numeric": [name for name, kind in found.schema.items() if kind.is_numeric()],
     }
@@ -118,11 +137,16 @@ def rows(request: Request) -> Response:
     return show(request, "look.html", project=project, fit=fit, step="look", view="rows", **content)
 
 
-def rows_of(fit: Fit) -> "pl.DataFrame":
-    """The synthetic rows of a fit."""
+def table_of(fit: Fit, asked: str) -> str:
+    """The table that is asked for; the first one if there is no such table."""
+    return asked if asked in fit.tables else next(iter(fit.tables))
+
+
+def rows_of(fit: Fit, table: str = "") -> "pl.DataFrame":
+    """The synthetic rows of a fit, of one of its tables."""
     import polars as pl
 
-    return pl.read_parquet(fit.folder / "rows.parquet")
+    return pl.read_parquet(fit.tables[table])
 
 
 def selected(frame: "pl.DataFrame", asked: dict[str, str]) -> "pl.DataFrame":

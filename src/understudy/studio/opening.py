@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from understudy.studio import drafts, processes
+from understudy.studio.folders import is_database_file
 from understudy.studio.pages import changing, go, project_of, reading, show, studio_of
 from understudy.studio.projects import FormError, Project
 from understudy.studio.security import MOST_UPLOADED
@@ -45,23 +46,14 @@ def others_of(request: Request, project: Project) -> list[tuple[str, float]]:
 
     Their ledgers do not know of each other, and what is spent on one table adds up.
     """
-    mine = {project.table, _called(project)}
+    mine = {project.table, project.document.get("name")}
     found = []
     for other in studio_of(request).projects.all():
-        account = account_of(other) if other.name != project.name and mine & {other.table, _called(other)} else None
+        theirs = {other.table, other.document.get("name")}
+        account = account_of(other) if other.name != project.name and mine & theirs else None
         if account is not None:
             found.append((other.name, sum(each.total.epsilon for each in account["tables"].values())))
     return found
-
-
-def _called(project: Project) -> str:
-    """What the schema of a project calls the table."""
-    import tomllib
-
-    try:
-        return str(tomllib.loads(project.schema.read_text("utf-8")).get("name", ""))
-    except (OSError, ValueError):
-        return ""
 
 
 @reading
@@ -73,22 +65,22 @@ def project(request: Request) -> Response:
 
 @reading
 def open_table(request: Request) -> Response:
-    """The page for opening: a path, the tables of the folder, or a file to drop."""
+    """The page for opening: a path, the tables of the folder alone or together, or a file to drop."""
     folders, where = studio_of(request).folders, request.query_params.get("in", "")
     inside, tables = folders.listed(where)
+    together = sum(not is_database_file(Path(each)) for each in tables)
     inside = [each for each in inside if each != folders.shown(studio_of(request).projects.home)]
     parent = folders.shown(folders.within(where).parent) if where else None
     most = MOST_UPLOADED >> 20
-    return show(
-        request, "open.html", step="open", inside=inside, tables=tables, where=where, parent=parent, most=most, typed=""
-    )
+    content = {"inside": inside, "tables": tables, "together": together, "where": where, "parent": parent}
+    return show(request, "open.html", step="open", most=most, typed="", **content)
 
 
 @changing
 def open_path(request: Request, form: FormData) -> Response:
-    """Opens a table where it lies; nothing is copied."""
+    """Opens a table, or a folder of tables, where it lies; nothing is copied."""
     studio = studio_of(request)
-    table = studio.folders.table(str(form.get("path", "")))
+    table = studio.folders.source(str(form.get("path", "")))
     made = studio.projects.new(table.name.split(".")[0])
     return _drafted(made, table)
 
@@ -108,21 +100,24 @@ def open_example(request: Request, form: FormData) -> Response:
 
 @changing
 def upload(request: Request, form: FormData) -> Response:
-    """Keeps a dropped file in the folder of a new project, and nowhere else."""
+    """Keeps dropped files in the folder of a new project, and nowhere else; several are one database."""
     from understudy.tables.sources import extension
 
-    given = form.get("file")
-    if not isinstance(given, UploadFile) or not given.filename:
+    given = [each for each in form.getlist("file") if isinstance(each, UploadFile) and each.filename]
+    names = [Path(str(each.filename).replace("\\", "/")).name.lstrip(".") for each in given]
+    if not given:
         raise FormError("choose a file first.")
-    name = Path(given.filename.replace("\\", "/")).name.lstrip(".")
-    extension(name)
-    made = studio_of(request).projects.new(name.split(".")[0])
-    place = made.folder / name
-    if place.name in ("studio.json", "schema.toml", "ledger.jsonl"):
-        raise FormError("a table cannot have this name here. Rename it.")
-    with place.open("xb") as file:
-        shutil.copyfileobj(given.file, file)
-    return _drafted(made, place)
+    if len(set(names)) < len(names):
+        raise FormError("two of these files have the same name. Rename one.")
+    for name in names:
+        extension(name)
+    made = studio_of(request).projects.new("tables" if len(given) > 1 else names[0].split(".")[0])
+    folder = made.folder / "tables"
+    folder.mkdir()
+    for name, each in zip(names, given, strict=True):
+        with (folder / name).open("xb") as file:
+            shutil.copyfileobj(each.file, file)
+    return _drafted(made, folder if len(given) > 1 else folder / names[0])
 
 
 def _drafted(made: Project, table: Path) -> Response:

@@ -26,6 +26,8 @@ from understudy.studio.security import Session
 
 MOST_FIELDS = 40_000
 """Fields of a form: some fifteen for every column of a wide table."""
+MOST_FILES = 100
+"""Files of a form: the tables of a folder."""
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -124,7 +126,7 @@ def changing(handler: Callable[[Request, FormData], Response]) -> Endpoint:
 
     @functools.wraps(handler)
     async def page(request: Request) -> Response:
-        async with request.form(max_files=1, max_fields=MOST_FIELDS) as form:
+        async with request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS) as form:
             if not studio_of(request).session.allows_change(form.get("csrf")):
                 return _refused(request, "this form is not from the studio that runs now. Load the page again.", 403)
             return await _guarded(request, handler, request, form)

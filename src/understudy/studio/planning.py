@@ -54,9 +54,16 @@ WORDS = {
     "critic again": "training of the second critic",
     "rounds": "marginals, chosen one after another",
     "marginals": "marginals, chosen one after another",
+    "context": "what a row has from its parent",
 }
 """What planned mechanisms measure, by their names; those of other names are chosen along the way."""
 UNNAMED_TABLE = "The schema has no name, and a ledger goes by names. Describe the table again and give it one."
+
+
+def words_for(name: str) -> str:
+    """What a planned mechanism measures; one of a database is named after its table."""
+    table, mark, own = name.rpartition(": ")
+    return f"{table}{mark}{WORDS.get(own, own)}"
 
 
 class ChoiceError(ValueError):
@@ -153,11 +160,22 @@ def _page(request: Request, project: Project, choices: Mapping[str, Any], wrong:
         "wrong": wrong,
         "epsilons": EPSILONS,
         "deltas": DELTAS,
-        "methods": METHODS,
+        "methods": methods_for(project),
         "account": account_of(project),
         "others": others_of(request, project),
         "schema": schema_name(project),
     }
+
+
+def methods_for(project: Project) -> dict[str, str]:
+    """The methods that can be chosen; several tables need one that draws a row given its parent's."""
+    stated = project.document
+    if "tables" not in stated and not any(each.get("per_unit") for each in stated.get("columns", {}).values()):
+        return METHODS
+    from understudy.synthesizers.relational.planning import able_methods
+
+    able = able_methods()
+    return {name: about for name, about in METHODS.items() if name in able}
 
 
 def schema_name(project: Project) -> str:
@@ -182,7 +200,9 @@ def numbers_of(project: Project, choices: Mapping[str, Any]) -> dict[str, Any]:
 
     made, table = _plan(project, choices), schema_name(project)
     shares = made.shares()
-    bars = [{"what": WORDS.get(item.name, item.name), "more": 0, "share": shares[item.name]} for item in made.items]
+    bars = [{"what": words_for(item.name), "more": 0, "share": shares[item.name]} for item in made.items]
+    if project.is_database:
+        bars = [{"what": table, "more": 0, "share": share} for table, share in _by_table(shares).items()]
     sampled = any(item.sampling_rate for item in made.items)
     refused = UNNAMED_TABLE if table == UNNAMED else None
     try:
@@ -195,8 +215,25 @@ def numbers_of(project: Project, choices: Mapping[str, Any]) -> dict[str, Any]:
         "factor": math.exp(min(made.budget.epsilon, 700.0)),
         "bars": without_style(drawing.budget(bars, "shares")),
         "shares": shares,
-        "words": WORDS,
+        "words_for": words_for,
+        "protected": _protected(project, made.unit),
         "refused": refused,
         "account": account_of(project),
         "table": table,
     }
+
+
+def _by_table(shares: Mapping[str, float]) -> dict[str, float]:
+    """The share of the budget that every table has."""
+    found: dict[str, float] = {}
+    for name, share in shares.items():
+        table = name.partition(": ")[0]
+        found[table] = found.get(table, 0.0) + share
+    return found
+
+
+def _protected(project: Project, unit: str) -> str:
+    """What neighbouring tables differ by, as a person would say it."""
+    if project.is_database:
+        return f"row of {unit}, with all that hangs on it,"
+    return "row" if unit == "row" else project.document.get("unit", unit)

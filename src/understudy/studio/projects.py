@@ -3,7 +3,8 @@
 The one rule: a project is its files. The studio remembers nothing that they do not say, so that the same folder works
 with the command line, on another machine, and after the studio has ended.
 
-    PROJECT/studio.json     where the table lies, what the draft said of it, and what was chosen last; no cell
+    PROJECT/studio.json     where the table or folder lies, what the draft said of it, what was chosen last; no cell
+    PROJECT/tables/         files that were dropped on the page, if any
     PROJECT/schema.toml     public facts
     PROJECT/ledger.jsonl    what was spent
     PROJECT/fits/FIT/       request.json, progress.json, outcome.json, schema.toml, model.understudy, rows, report
@@ -12,6 +13,7 @@ with the command line, on another machine, and after the studio has ended.
 import dataclasses
 import json
 import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,17 @@ class Fit:
         return read_json(self.folder / "report.json")
 
     @property
+    def is_database(self) -> bool:
+        """Whether several tables were fitted, or the persons of one have columns of their own."""
+        return "keys" in self.numbers()
+
+    @property
+    def tables(self) -> dict[str, Path]:
+        """The files of its synthetic rows by the names of their tables; of a single table, under no name."""
+        several = sorted((self.folder / "rows-parquet").glob("*.parquet"))
+        return {each.stem: each for each in several} or {"": self.folder / "rows.parquet"}
+
+    @property
     def title(self) -> str:
         asked = self.request
         return f"{asked.get('method', '?')}, ε = {asked.get('epsilon', 0):g}"
@@ -93,7 +106,7 @@ class Fit:
 
 @dataclasses.dataclass(frozen=True)
 class Project:
-    """One table on its way: see the head of this module.
+    """One table, or several that hang together, on the way: see the head of this module.
 
     Attributes:
         name: Of its folder.
@@ -119,6 +132,19 @@ class Project:
     @property
     def schema(self) -> Path:
         return self.folder / "schema.toml"
+
+    @property
+    def is_database(self) -> bool:
+        """Whether it has several tables, as its schema says."""
+        return "tables" in self.document
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The schema as TOML holds it; empty if there is none yet, or none that can be read."""
+        try:
+            return tomllib.loads(self.schema.read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
 
     @property
     def ledger(self) -> Path:

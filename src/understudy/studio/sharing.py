@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, Response
 
 from understudy.studio import processes
 from understudy.studio.judging import judged
-from understudy.studio.looking import done
+from understudy.studio.looking import columns_of, done
 from understudy.studio.pages import changing, go, reading, show, studio_of, without_style
 from understudy.studio.projects import Fit, FormError, Project, ProjectError, read_json
 from understudy.studio.work import SEED
@@ -25,11 +25,15 @@ MOST_ROWS = 1_000_000
 FILES = {
     "rows.csv": ("Synthetic rows, CSV", "for spreadsheets and everything else"),
     "rows.parquet": ("Synthetic rows, Parquet", "smaller, and with types"),
+    "rows-csv.zip": ("Synthetic tables, CSV", "one file each, packed, and where they come from"),
+    "rows-parquet.zip": ("Synthetic tables, Parquet", "smaller, and with types"),
     "synthetic.csv": ("More rows, CSV", "as many as you asked for"),
     "synthetic.parquet": ("More rows, Parquet", "likewise"),
+    "synthetic-csv.zip": ("More units, CSV", "as many as you asked for, packed"),
+    "synthetic-parquet.zip": ("More units, Parquet", "likewise"),
     "model.understudy": ("The model", "draws any number of rows, at no further cost"),
     "report.html": ("The report", "one page to read, print and sign"),
-    "report.json": ("The report's numbers", "for programs; `understudy verify` checks them against the model"),
+    "report.json": ("The report's numbers", "for programs; “understudy verify” checks them against the model"),
     "schema.toml": ("The schema", "the public facts that the fit was told"),
 }
 """What can be downloaded, each with a sentence."""
@@ -73,7 +77,8 @@ def draw(request: Request, form: FormData) -> Response:
     typed = str(form.get("rows", "")).strip()
     if not typed.isascii() or not typed.isdigit() or not 1 <= int(typed) <= MOST_ROWS:
         raise FormError(f"expected a whole number of rows from 1 to {MOST_ROWS:,}.")
-    processes.start(_folder(fit), {"task": "draw", "rows": int(typed), "seed": secrets.randbits(63)})
+    asked = {"task": "draw", "rows": int(typed), "seed": secrets.randbits(63)}
+    processes.start(_folder(fit), asked | ({"of": "units"} if project.is_database else {}))
     return go(f"/p/{project.name}/fits/{fit.name}/share")
 
 
@@ -83,11 +88,16 @@ def _folder(fit: Fit) -> Path:
 
 def commands(project: Project, fit: Fit) -> list[str]:
     """The command lines that would have done the same, from the folder of the fit."""
-    asked, drawn = fit.request, read_json(fit.folder / "rows.csv.json")
+    asked, several = fit.request, project.is_database
+    drawn, more = (
+        read_json(fit.folder / (f"{name}-csv/sample.json" if several else f"{name}.csv.json"))
+        for name in ("rows", "synthetic")
+    )
     table, ledger = (os.path.relpath(path, fit.folder) for path in (asked["table"], asked["ledger"]))
     budget = f"--epsilon {asked['epsilon']:g} --delta {asked['delta']:g} --method {asked['method']}"
     strict = " --strict" if asked.get("strict") else ""
-    more = read_json(fit.folder / "synthetic.csv.json")
+    place, number = ("{}-csv", "units") if several else ("{}.csv", "rows")
+    shown = "" if fit.is_database and not several else f" -n {drawn.get(number, 0)}"
     found = [
         f"cd {shlex.quote(str(fit.folder))}",
         f"understudy schema draft {shlex.quote(table)} -o draft.toml   # then completed as schema.toml",
@@ -95,12 +105,15 @@ def commands(project: Project, fit: Fit) -> list[str]:
         f"understudy plan schema.toml {budget}",
         f"understudy fit {shlex.quote(table)} schema.toml {budget}{strict} --ledger {shlex.quote(ledger)} "
         "-o model.understudy",
-        f"understudy sample model.understudy -n {drawn.get('rows', 0)} --seed {drawn.get('seed', SEED)} -o rows.csv",
-        f"understudy report model.understudy --ledger {shlex.quote(ledger)} -n {drawn.get('rows', 0)} -o report.html",
+        f"understudy sample model.understudy -n {drawn.get(number, 0)} --seed {drawn.get('seed', SEED)} "
+        f"-o {place.format('rows')}",
+        f"understudy report model.understudy --ledger {shlex.quote(ledger)}{shown} -o report.html",
         "understudy verify report.json model.understudy",
     ]
     if more:
-        found.append(f"understudy sample model.understudy -n {more['rows']} --seed {more['seed']} -o synthetic.csv")
+        found.append(
+            f"understudy sample model.understudy -n {more[number]} --seed {more['seed']} -o {place.format('synthetic')}"
+        )
     return found
 
 
@@ -137,13 +150,13 @@ def _side(project: Project, fit: Fit, place: int) -> dict[str, Any]:
     from understudy.report import drawing
 
     numbers, utility = fit.numbers(), judged(fit).get("utility")
-    columns = numbers.get("columns") or []
+    columns, parents = columns_of(numbers), numbers.get("network", {}).get("parents")
     return {
         "project": project,
         "fit": fit,
         "privacy": numbers["privacy"],
         "rows": numbers["synthetic"]["rows"],
-        "arrows": sum(map(len, numbers["network"]["parents"].values())) if numbers["network"]["parents"] else 0,
+        "arrows": sum(map(len, parents.values())) if parents else 0,
         "seconds": processes.status(fit.folder).gone,
         "verdict": utility["verdict"] if utility else None,
         "pictures": {

@@ -19,6 +19,8 @@ from understudy.core.refusal import refusal
 from understudy.studio.projects import read_json, write_json
 
 if TYPE_CHECKING:
+    from understudy.databases.model import DatabaseModel
+    from understudy.model import Model
     from understudy.synthesizers.progress import Expectation
 
 PAUSE = 0.25
@@ -68,42 +70,67 @@ def fit(folder: Path, asked: dict[str, Any], note: Notes) -> None:
         note("writing the model", share=0.91)
         model.save(folder / "model.understudy")
         note("drawing rows", share=0.93)
-        shown = asked.get("rows") or _rows_shown(model)
+        shown = asked.get("rows") or rows_shown(model)
         draw_rows(folder, model, shown, SEED)
         note("writing the report", share=0.96)
-        report(folder / "model.understudy", folder / "report.html", ledger=asked["ledger"], rows=shown, seed=SEED)
+        of_page = None if _is_of_persons(model) else shown  # that page counts persons, and these are rows
+        report(folder / "model.understudy", folder / "report.html", ledger=asked["ledger"], rows=of_page, seed=SEED)
     except KeyboardInterrupt as stop:
         stop.add_note("The fit was done and stays charged.")
         raise
 
 
-def _rows_shown(model: Any) -> int:
+def rows_shown(model: "Model | DatabaseModel") -> int:
+    """How many rows are drawn after a fit, or units of a database: about as many as were fitted."""
+    from understudy.databases.model import DatabaseModel
+    from understudy.report.database import units_shown
     from understudy.report.page import MOST_ROWS
+    from understudy.tables.unit_tables import ROWS
 
-    return min(max(round(model.encoder.rows), 1), MOST_ROWS)
+    if isinstance(model, DatabaseModel) and model.single is None:
+        return units_shown(model)
+    fitted = model.tables[ROWS].encoder if isinstance(model, DatabaseModel) else model.encoder
+    return min(max(round(fitted.rows), 1), MOST_ROWS)
 
 
-def draw_rows(folder: Path, model: Any, rows: int, seed: int, name: str = "rows") -> None:
-    """Draws rows into a CSV and a Parquet file, each with a record of where they come from, as `sample` does."""
+def _is_of_persons(model: "Model | DatabaseModel") -> bool:
+    """Whether it is the model of one table whose persons have columns of their own."""
+    return getattr(model, "single", None) is not None
+
+
+def draw_rows(folder: Path, model: "Model | DatabaseModel", rows: int, seed: int, name: str = "rows") -> None:
+    """Draws rows into a CSV and a Parquet file, each with a record of where they come from, as `sample` does.
+
+    Of a database, the tables of so many units are drawn into a folder, and packed with their record.
+    """
     import dataclasses
 
     from understudy.core.files import sha256
+    from understudy.databases.model import DatabaseModel
+    from understudy.databases.writing import pack, write_tables
     from understudy.report.provenance import write_record
     from understudy.tables.writing import write
 
     drawn = dataclasses.replace(model, kind="polars").sample(rows, seed)
     of_file = sha256((folder / "model.understudy").read_bytes())
+    if isinstance(model, DatabaseModel) and model.single is None:
+        for ending in (".csv", ".parquet"):
+            place = folder / f"{name}{ending.replace('.', '-')}"
+            write_tables(place, drawn, model, model_sha256=of_file, units=rows, seed=seed, ending=ending)
+            pack(place, folder / f"{name}{ending.replace('.', '-')}.zip")
+        return
+    schema = model.single if isinstance(model, DatabaseModel) else model.schema
     for ending in (".csv", ".parquet"):
         path = folder / f"{name}{ending}"
-        write(drawn, str(path), model.schema)
+        write(drawn, str(path), schema)
         write_record(path, model, model_sha256=of_file, rows=rows, seed=seed)
 
 
 def draw(folder: Path, asked: dict[str, Any], note: Notes) -> None:
     """Draws as many rows as were asked for, into files to share."""
-    from understudy.model import load
+    from understudy.databases.model import load
 
-    note(f"drawing {asked['rows']} rows")
+    note(f"drawing {asked['rows']} {asked.get('of', 'rows')}")
     parent = folder.parent
     draw_rows(parent, load(parent / "model.understudy"), asked["rows"], asked["seed"], "synthetic")
 

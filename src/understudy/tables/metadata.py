@@ -18,14 +18,20 @@ from understudy.tables.values import SchemaError
 Source = Mapping[str, Any] | str | os.PathLike[str]
 """Metadata as a dictionary, or the path of its JSON file."""
 
-_KINDS = {"categorical": "categorical", "boolean": "boolean", "datetime": "datetime"}
+_KINDS = {
+    "categorical": "categorical",
+    "ordinal": "categorical",
+    "boolean": "boolean",
+    "datetime": "datetime",
+}
 
 
 def sdv(source: Source, *, nullable: Iterable[str] = (), max_rows_per_unit: int | None = None) -> dict[str, Any]:
     """A schema from SDV's single-table metadata, alone or as the only table of a `Metadata`.
 
     A primary key identifies a row, which is the unit anyway, so it is ignored. Identifiers, personal details and
-    columns of unknown type are ignored too. A sequence key says whose row it is, so it becomes the unit.
+    columns of unknown type are ignored too. A sequence key says whose row it is, so it becomes the unit. Ranges and
+    values, which SDV 2 finds in the cells, say of which kind a column is and nothing else: they are measured.
 
     Raises:
         SchemaError: It is no such metadata.
@@ -107,5 +113,8 @@ def _kind(column: str, said: object) -> str | None:
         raise SchemaError(f"column {column!r}: expected an sdtype, got none.")
     if said["sdtype"] == "numerical":
         whole = str(said.get("computer_representation", "")).lower().startswith(("int", "uint"))
-        return "integer" if whole else "continuous"
+        return "integer" if whole or said.get("decimal_places") == 0 else "continuous"
+    values = said.get("range_values")
+    if isinstance(values, list) and values and all(isinstance(value, bool) for value in values):
+        return "boolean"
     return _KINDS.get(said["sdtype"])

@@ -1,4 +1,5 @@
-// What htmx does not do: the sliders of the plan, and a word while a form that takes a moment is being answered.
+// What htmx does not do: the sliders of the plan, a word while a form that takes a moment is being answered, and telling
+// a screen reader how far work has come, when that changes and not whenever the page has asked.
 "use strict";
 for (const slider of document.querySelectorAll("input[data-steps]")) {
   const number = document.getElementById(slider.dataset.for);
@@ -26,3 +27,10 @@ document.addEventListener("submit", event => {
 addEventListener("pageshow", event => {
   if (event.persisted) document.querySelectorAll("form[data-working] > .working").forEach(one => one.remove());
 });
+
+const tell = () => {
+  const part = document.querySelector("[data-said]"), place = document.getElementById("said");
+  if (part && place.textContent !== part.dataset.said) place.textContent = part.dataset.said;
+};
+document.addEventListener("htmx:afterSwap", tell);
+tell();

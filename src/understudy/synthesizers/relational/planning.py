@@ -39,8 +39,8 @@ def check_method(method: Method) -> None:
     Raises:
         ValueError: It cannot; the message says which can.
     """
-    if not issubclass(FITTED[method.name], GivenSampler) or not method.encoding_share:
-        able = ", ".join(name for name, fitted in FITTED.items() if issubclass(fitted, GivenSampler))
+    if method.name not in able_methods() or not method.encoding_share:
+        able = ", ".join(able_methods())
         raise ValueError(f"{method.name} cannot draw a table given its parent's. For a database use one of {able}.")
 
 
@@ -108,3 +108,8 @@ def check_named(schema: DatabaseSchema, unnamed: str) -> None:
     """Refuses a schema without a name for a ledger, which goes by names."""
     if schema.name == unnamed:
         raise SchemaError('the schema has no name, and a ledger goes by names. Add `name = "..."` to it.')
+
+
+def able_methods() -> list[str]:
+    """The names of the methods that can draw children given their parents."""
+    return [name for name, fitted in FITTED.items() if issubclass(fitted, GivenSampler)]
