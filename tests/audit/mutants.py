@@ -71,6 +71,7 @@ class Mutant:
 
 
 GRADIENTS, COUNTS, NOISE = "privacy/gradients.py", "privacy/counts.py", "privacy/noise.py"
+FUSED = "privacy/fused_counts.py"
 LENGTH = "len(next(iter(rows._exact.values())))"
 
 MUTANTS = [
@@ -88,6 +89,14 @@ MUTANTS = [
         "discrete_gaussian(sigma, exact_counts.size, key)",
         "discrete_gaussian(sigma / 2, exact_counts.size, key)",
         "mst",
+        "noise",
+    ),
+    Mutant(
+        "halved noise in the distribution of a column",
+        FUSED,
+        "discrete_gaussian(sigma, each.bins, each.key)",
+        "discrete_gaussian(sigma / 2, each.bins, each.key)",
+        "independent",
         "noise",
     ),
     Mutant(
@@ -205,10 +214,18 @@ MUTANTS = [
     ),
     Mutant(
         "one row of a unit is charged",
-        "privacy/fused_counts.py",
+        FUSED,
         "    sensitivity = float(rows.max_rows_per_unit)\n    sigmas = [",
         "    sensitivity = 1.0\n    sigmas = [",
         "independent",
+        "sensitivity",
+    ),
+    Mutant(
+        "one row of a unit is charged for a marginal",
+        COUNTS,
+        'check_groups("noisy_counts", columns, shape, groups)\n    sensitivity = float(rows.max_rows_per_unit)',
+        'check_groups("noisy_counts", columns, shape, groups)\n    sensitivity = 1.0',
+        "mst",
         "sensitivity",
     ),
     Mutant(
