@@ -11,6 +11,7 @@ import pytest
 
 import understudy as us
 from clinic import clinic, clinic_schema
+from understudy.tables.database_design import PLACES, designs, learned_rows
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_one_receipt_covers_all_tables_and_states_what_a_unit_adds_to_each(model
     receipt = model.receipt
     assert receipt.epsilon <= 50 and receipt.not_released == 0
     assert receipt.unit == "one row of patients, with all that hangs on it"
-    most = {"patients": 1.0, "visits": 4.0, "prescriptions": 8.0}
+    most = {"patients": 1.0, "visits": 2.0, "prescriptions": 3.0}  # about the roots of 1, 4 and 8
     assert {charge.name.partition(":")[0] for charge in receipt.charges} == set(most)
     for charge in receipt.charges:
         bound = most[charge.name.partition(":")[0]]
@@ -163,3 +164,19 @@ def test_a_ledger_is_charged_once_and_before_a_row_is_measured(tmp_path):
 def test_a_method_that_cannot_draw_given_a_parent_is_refused():
     with pytest.raises(ValueError, match=r"dp-merf cannot draw a table given its parent's\. For a database use one of"):
         us.plan(clinic_schema(), "dp-merf", epsilon=1)
+
+
+def test_a_table_is_learned_from_about_the_root_of_the_rows_that_a_unit_may_have():
+    assert [learned_rows(most) for most in (1, 2, 4, 12, 60, 10_000)] == [1, 1, 2, 3, 8, 100]
+
+
+def test_a_row_knows_where_it_stands_among_its_siblings():
+    visits = designs(clinic_schema())["visits"]
+    rank, siblings = np.array([1, 1, 2, 3]), np.array([1, 3, 3, 3])
+    places = dataclasses.replace(visits, context=tuple(each for each in visits.context if each.kind in PLACES))
+    found = places.context_of({}, {}, rank, siblings, np.array([-1, -1, 1, 2]))
+    assert {name: cells.tolist() for name, cells in found.items()} == {
+        "siblings of it": [1, 3, 3, 3],
+        "rank of it": [1, 1, 2, 3],
+        "last of it": [1, 0, 0, 1],
+    }

@@ -12,6 +12,7 @@ The one rule: everything here follows from the schema, so it is public. Arrays o
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,8 +30,11 @@ from understudy.tables.table_schema import TableSchema
 MOST_CONTEXT = 40
 """A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
 
-PLANNED_ROWS = 32_000
-"""Batches of children are planned for so many rows."""
+PLACES = ("siblings", "rank", "last")
+"""The context that says where a row stands among its siblings."""
+
+PLANNED_UNITS = 8_000
+"""Batches of children are planned for so many units, each with all rows that are learned from."""
 
 Arrays = Mapping[str, NDArray[Any]]
 Whole = NDArray[np.int64]
@@ -41,7 +45,7 @@ class Context:
     """A column that a table is drawn given.
 
     Attributes:
-        kind: "ancestor", "siblings", "rank", "previous" or "mean".
+        kind: "ancestor", "siblings", "rank", "last" (whether no sibling follows), "previous" or "mean".
         column: As the design has it; its name is that of the context column.
         table, source: Whose column it comes from: an ancestor's, or the table's own.
     """
@@ -89,7 +93,7 @@ class Design:
         history: If it has an order.
         rules: Inequalities with the parent's row or the row before.
         ages: Columns that are ages.
-        max_rows: How many rows one unit has in it at most.
+        max_rows: How many rows of one unit are learned from at most (`learned_rows`).
         unit: The name of the table of units.
     """
 
@@ -113,11 +117,11 @@ class Design:
 
     @property
     def _planned_rows(self) -> int | None:
-        """The number of rows that batches are planned for; of a table of children a fixed one, for few units a batch.
+        """The number of rows that batches are planned for; of a table of children a fixed one.
 
         A batch has room for the most rows of every unit in it, used or not.
         """
-        return self.own.rows if self.max_rows == 1 else PLANNED_ROWS
+        return PLANNED_UNITS * self.max_rows if self.ancestors else self.own.rows
 
     @functools.cached_property
     def differences(self) -> tuple[Difference, ...]:
@@ -166,8 +170,9 @@ class Design:
         for each in self.context:
             if each.kind == "ancestor":
                 found[each.name] = ancestors[each.table][each.source]
-            elif each.kind in ("rank", "siblings"):
-                found[each.name] = (rank if each.kind == "rank" else siblings).astype(np.float64)
+            elif each.kind in PLACES:
+                place = {"siblings": siblings, "rank": rank, "last": rank == siblings}[each.kind]
+                found[each.name] = place.astype(np.float64)
             elif each.kind == "previous":
                 missing = -1 if own[each.source].dtype.kind == "i" else np.nan
                 found[each.name] = np.where(previous < 0, missing, own[each.source][previous])
@@ -217,6 +222,18 @@ class Design:
         }
 
 
+def learned_rows(most: int) -> int:
+    """How many rows of one unit a table is learned from, chosen at random, if a unit may have so many: about √most.
+
+    The noise of every mechanism grows with this number m, and the rows that are learned from with E min(k, m), k being
+    the rows of a unit: so each row tells the less, the larger m is. But the rows of a unit with k weigh min(1, m / k)
+    each, and m = 1 is weighting by 1 / k: families of many rows, which most rows belong to, are hardly seen then. The
+    square root lies between the two. What is drawn is drawn given the number of siblings, so that the weights do not
+    bias it as far as the model can tell families by it.
+    """
+    return max(1, round(math.sqrt(most)))
+
+
 def designs(schema: DatabaseSchema) -> dict[str, Design]:
     """The designs of all private tables, parents first."""
     made: dict[str, Design] = {}
@@ -240,7 +257,8 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> De
         early = [history.column, *(each.column for each in ages if each.at == history.column)]
         columns = [history.start, history.gap, *sorted(columns, key=lambda each: each.name not in early)]
     ancestors = schema.path(name)[:-1]
-    unit = {"unit": f"unit of {name}", "max_rows_per_unit": schema.max_rows(name)} if ancestors else {}
+    learned = learned_rows(schema.max_rows(name))
+    unit = {"unit": f"unit of {name}", "max_rows_per_unit": learned} if ancestors else {}
     every = (*columns, *hidden) or (Column(name=f"rows of {name}", kind="categorical", values=("one",)),)
     own = Schema(columns=every, name=name, rows=table.rows, **unit)
     return Design(
@@ -253,7 +271,7 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> De
         history=history,
         rules=tuple(rule for rule in schema.link_rules if rule.table == name),
         ages=ages,
-        max_rows=schema.max_rows(name),
+        max_rows=learned,
         unit=schema.unit,
     )
 
@@ -310,8 +328,8 @@ def _context(
     most = int(table.max_per_parent or 1)
     places, last = list[Context](), list[Context]()
     if most > 1:
-        for kind in ("siblings", "rank"):
-            places.append(Context(kind, Column(name=kind + " of it", kind="integer", low=1, high=most), table.name))
+        for kind, (low, high) in {"siblings": (1, most), "rank": (1, most), "last": (0, 1)}.items():
+            places.append(Context(kind, Column(name=kind + " of it", kind="integer", low=low, high=high), table.name))
         hidden = () if history is None else (history.start.name, history.gap.name)
         for column in own:
             if column.name in hidden or len(column.values or "ab") < 2:
