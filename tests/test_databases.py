@@ -11,7 +11,7 @@ import pytest
 
 import understudy as us
 from clinic import clinic, clinic_schema
-from understudy.tables.database_design import PLACES, designs, learned_rows
+from understudy.tables.database_design import learned_rows
 
 
 @pytest.fixture(scope="module")
@@ -168,15 +168,3 @@ def test_a_method_that_cannot_draw_given_a_parent_is_refused():
 
 def test_a_table_is_learned_from_about_the_root_of_the_rows_that_a_unit_may_have():
     assert [learned_rows(most) for most in (1, 2, 4, 12, 60, 10_000)] == [1, 1, 2, 3, 8, 100]
-
-
-def test_a_row_knows_where_it_stands_among_its_siblings():
-    visits = designs(clinic_schema())["visits"]
-    rank, siblings = np.array([1, 1, 2, 3]), np.array([1, 3, 3, 3])
-    places = dataclasses.replace(visits, context=tuple(each for each in visits.context if each.kind in PLACES))
-    found = places.context_of({}, {}, rank, siblings, np.array([-1, -1, 1, 2]))
-    assert {name: cells.tolist() for name, cells in found.items()} == {
-        "siblings of it": [1, 3, 3, 3],
-        "rank of it": [1, 1, 2, 3],
-        "last of it": [1, 0, 0, 1],
-    }

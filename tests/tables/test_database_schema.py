@@ -120,7 +120,7 @@ def test_tables_that_lead_in_a_circle_are_refused():
     b = us.TableSchema(name="b", key="k", parent="a", foreign_key="f", max_per_parent=2)
     with pytest.raises(us.SchemaError, match="lead in a circle"):
         us.DatabaseSchema(tables=(us.TableSchema(name="root", key="k"), a, b), unit="root")
-    with pytest.raises(us.SchemaError, match="points to itself is not supported.* each level"):
+    with pytest.raises(us.SchemaError, match=r"points to itself is not supported.* each level"):
         us.TableSchema(name="a", key="k", parent="a", foreign_key="f", max_per_parent=2)
 
 

@@ -30,9 +30,6 @@ from understudy.tables.table_schema import TableSchema
 MOST_CONTEXT = 40
 """A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
 
-PLACES = ("siblings", "rank", "last")
-"""The context that says where a row stands among its siblings."""
-
 PLANNED_UNITS = 8_000
 """Batches of children are planned for so many units, each with all rows that are learned from."""
 
@@ -45,7 +42,7 @@ class Context:
     """A column that a table is drawn given.
 
     Attributes:
-        kind: "ancestor", "siblings", "rank", "last" (whether no sibling follows), "previous" or "mean".
+        kind: "ancestor", "siblings", "rank", "previous" or "mean".
         column: As the design has it; its name is that of the context column.
         table, source: Whose column it comes from: an ancestor's, or the table's own.
     """
@@ -170,9 +167,8 @@ class Design:
         for each in self.context:
             if each.kind == "ancestor":
                 found[each.name] = ancestors[each.table][each.source]
-            elif each.kind in PLACES:
-                place = {"siblings": siblings, "rank": rank, "last": rank == siblings}[each.kind]
-                found[each.name] = place.astype(np.float64)
+            elif each.kind in ("rank", "siblings"):
+                found[each.name] = (rank if each.kind == "rank" else siblings).astype(np.float64)
             elif each.kind == "previous":
                 missing = -1 if own[each.source].dtype.kind == "i" else np.nan
                 found[each.name] = np.where(previous < 0, missing, own[each.source][previous])
@@ -328,8 +324,8 @@ def _context(
     most = int(table.max_per_parent or 1)
     places, last = list[Context](), list[Context]()
     if most > 1:
-        for kind, (low, high) in {"siblings": (1, most), "rank": (1, most), "last": (0, 1)}.items():
-            places.append(Context(kind, Column(name=kind + " of it", kind="integer", low=low, high=high), table.name))
+        for kind in ("siblings", "rank"):
+            places.append(Context(kind, Column(name=kind + " of it", kind="integer", low=1, high=most), table.name))
         hidden = () if history is None else (history.start.name, history.gap.name)
         for column in own:
             if column.name in hidden or len(column.values or "ab") < 2:

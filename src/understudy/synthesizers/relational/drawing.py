@@ -17,7 +17,7 @@ from understudy.encoding.encoder import Levels
 from understudy.synthesizers.base import GivenSampler
 from understudy.synthesizers.relational.fitting import FittedTable
 from understudy.tables.constraints import sums
-from understudy.tables.database_design import PLACES, Arrays, Design, Whole
+from understudy.tables.database_design import Arrays, Design, Whole
 from understudy.tables.differences import measured, restored
 from understudy.tables.rejection import SamplingError, held_rules
 from understudy.tables.rules import SyntheticRows
@@ -158,9 +158,8 @@ def _context_levels(
         known = fitted.encoder.columns[each.name]
         if each.kind == "ancestor":
             cells = parents.ancestors[each.table][each.source]
-        elif each.kind in PLACES:
-            place = {"siblings": parents.children, "rank": np.full(n, rank), "last": parents.children == rank}
-            cells = place[each.kind].astype(np.float64)
+        elif each.kind in ("rank", "siblings"):
+            cells = np.full(n, float(rank)) if each.kind == "rank" else parents.children.astype(np.float64)
         elif not earlier:
             cells = np.full(n, np.nan)
         elif each.kind == "previous":

@@ -221,9 +221,7 @@ class _Started:
             weights = _tilted(pool, codes, self.measured, self.moments, self.encoder)
             cut = cut_inputs(columns, pairs, self.means, self.reading.owners)
             steps, rate = self.settings.second_distillation_steps, SECOND_RATE * self.settings.distillation_rate
-            learned = _distil(
-                cut, self.stepping, pool.read(self.reading), weights, steps, rate, self.key.child("second")
-            )
+            learned = _distil(cut, self.parts, pool.read(self.reading), weights, steps, rate, self.key.child("second"))
             made, rows = self._calibrated(learned, "last")
             norms = np.where(pairs, self._influences(made, rows), 0.0)
         return FittedDensity(densities=made, norms=norms.astype(np.float32), pairs=pairs)
