@@ -11,7 +11,9 @@ import pytest
 
 import understudy as us
 from clinic import clinic, clinic_schema
+from understudy.core.randomness import Key
 from understudy.tables.database_design import learned_rows
+from understudy.tables.families import read_families
 
 
 @pytest.fixture(scope="module")
@@ -168,3 +170,34 @@ def test_a_method_that_cannot_draw_given_a_parent_is_refused():
 
 def test_a_table_is_learned_from_about_the_root_of_the_rows_that_a_unit_may_have():
     assert [learned_rows(most) for most in (1, 2, 4, 12, 60, 10_000)] == [1, 1, 2, 3, 8, 100]
+
+
+COMPOSITE = """
+name = "houses"
+unit = "houses"
+[tables.houses]
+key = ["street", "number"]
+columns.floors = { kind = "integer", low = 1, high = 9 }
+[tables.flats]
+key = ["street", "number", "flat"]
+parent = "houses"
+foreign_key = ["street", "number"]
+max_per_parent = 3
+columns.rooms = { kind = "integer", low = 1, high = 9 }
+"""
+
+
+def test_a_key_of_several_columns_leads_to_its_parent_and_one_that_is_missing_to_none():
+    houses = pl.DataFrame({"street": ["a", "a", "b"] * 40, "number": np.repeat(np.arange(40), 3), "floors": 2})
+    houses = houses.unique(["street", "number"], maintain_order=True)
+    flats = houses.select("street", "number", flat=pl.lit("1"), rooms=pl.lit(4)).with_columns(
+        street=pl.when(pl.col("number") < 20).then("street")  # of the others nobody knows the house
+    )
+    schema = us.DatabaseSchema.parse(COMPOSITE)
+    families = read_families({"houses": houses, "flats": flats}, schema, key=Key.new(0))[0]
+    assert len(families["houses"].unit) == 80 and len(families["flats"].unit) == 40
+    model = us.fit({"houses": houses, "flats": flats}, schema, "independent", epsilon=50, delta=1e-6, seed=0)
+    drawn = model.sample(50, seed=0)
+    keys = ["street", "number"]
+    assert drawn["houses"].select(keys).is_unique().all() and drawn["flats"].select(*keys, "flat").is_unique().all()
+    assert drawn["flats"].height and drawn["flats"].join(drawn["houses"], on=keys, how="anti").is_empty()
