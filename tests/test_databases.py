@@ -12,7 +12,7 @@ import pytest
 import understudy as us
 from clinic import clinic, clinic_schema
 from understudy.core.randomness import Key
-from understudy.tables.database_design import learned_rows
+from understudy.tables.database_design import LEARNED_ROWS, designs, learned_rows
 from understudy.tables.families import read_families
 
 
@@ -75,7 +75,7 @@ def test_one_receipt_covers_all_tables_and_states_what_a_unit_adds_to_each(model
     receipt = model.receipt
     assert receipt.epsilon <= 50 and receipt.not_released == 0
     assert receipt.unit == "one row of patients, with all that hangs on it"
-    most = {"patients": 1.0, "visits": 2.0, "prescriptions": 3.0}  # about the roots of 1, 4 and 8
+    most = {"patients": 1.0, "visits": LEARNED_ROWS, "prescriptions": LEARNED_ROWS}
     assert {charge.name.partition(":")[0] for charge in receipt.charges} == set(most)
     for charge in receipt.charges:
         bound = most[charge.name.partition(":")[0]]
@@ -168,8 +168,9 @@ def test_a_method_that_cannot_draw_given_a_parent_is_refused():
         us.plan(clinic_schema(), "dp-merf", epsilon=1)
 
 
-def test_a_table_is_learned_from_about_the_root_of_the_rows_that_a_unit_may_have():
-    assert [learned_rows(most) for most in (1, 2, 4, 12, 60, 10_000)] == [1, 1, 2, 3, 8, 100]
+def test_a_table_is_learned_from_few_rows_of_a_unit_however_many_it_may_have():
+    assert [learned_rows(most) for most in (1, 2, 12, 60, 10_000)] == [1, *[LEARNED_ROWS] * 4]
+    assert [each.max_rows for each in designs(clinic_schema()).values()] == [1, LEARNED_ROWS, LEARNED_ROWS]
 
 
 COMPOSITE = """

@@ -12,7 +12,6 @@ The one rule: everything here follows from the schema, so it is public. Arrays o
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +28,9 @@ from understudy.tables.table_schema import TableSchema
 
 MOST_CONTEXT = 40
 """A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
+
+LEARNED_ROWS = 2
+"""A table of children is learned from so many rows of a unit: see docs/databases.md for what was measured."""
 
 PLANNED_UNITS = 8_000
 """Batches of children are planned for so many units, each with all rows that are learned from."""
@@ -219,15 +221,15 @@ class Design:
 
 
 def learned_rows(most: int) -> int:
-    """How many rows of one unit a table is learned from, chosen at random, if a unit may have so many: about √most.
+    """How many rows of one unit a table is learned from, chosen at random, if a unit may have so many.
 
     The noise of every mechanism grows with this number m, and the rows that are learned from with E min(k, m), k being
     the rows of a unit: so each row tells the less, the larger m is. But the rows of a unit with k weigh min(1, m / k)
-    each, and m = 1 is weighting by 1 / k: families of many rows, which most rows belong to, are hardly seen then. The
-    square root lies between the two. What is drawn is drawn given the number of siblings, so that the weights do not
-    bias it as far as the model can tell families by it.
+    each, and m = 1 is weighting by 1 / k: families of many rows, which most rows belong to, are hardly seen then. What
+    is drawn is drawn given the number of siblings, so that the weights do not bias it as far as the model can tell
+    families by it.
     """
-    return max(1, round(math.sqrt(most)))
+    return min(most, LEARNED_ROWS)
 
 
 def designs(schema: DatabaseSchema) -> dict[str, Design]:

@@ -16,7 +16,7 @@ from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.table_ledger import TableLedger
 from understudy.synthesizers.base import Fitted, Method
-from understudy.synthesizers.relational.planning import Designs
+from understudy.synthesizers.relational.planning import Designs, method_for
 from understudy.tables.database_design import Design
 
 
@@ -41,7 +41,9 @@ def fit_tables(
         names = [each.name for each in design.context]
         own = TableLedger(ledger, name, max_rows_per_unit=design.max_rows, context=names)
         encoder = _encoder(locked[name], design, found, ledger=own, key=key.child("encoding").child(name))
-        generator = method.fit(locked[name], encoder, ledger=own, key=key.child("method").child(name))
+        generator = method_for(design, method).fit(
+            locked[name], encoder, ledger=own, key=key.child("method").child(name)
+        )
         found[name] = FittedTable(encoder, generator)
     return found
 

@@ -5,6 +5,7 @@ drawn in it, and a child's columns count twice: one unit adds many rows there, s
 a method gives to the encoder, a context column counts as `CONTEXT_WEIGHT` columns, since its encoder is borrowed.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -26,6 +27,9 @@ CHILD_WEIGHT = 2.0
 CONTEXT_WEIGHT = 0.15
 """A context column gets so much of the budget for encoders, where a column that is drawn gets 1."""
 
+MOST_STEPS = 200
+"""A table of children is trained in at most so many steps: it has its context to learn beside its own columns."""
+
 Designs = Mapping[str, Design]
 
 
@@ -40,12 +44,22 @@ def check_method(method: Method) -> None:
         raise ValueError(f"{method.name} cannot draw a table given its parent's. For a database use one of {able}.")
 
 
+def method_for(design: Design, method: Method) -> Method:
+    """The method as one table is fitted with it: of a table of children, private steps are fewer."""
+    steps = getattr(method, "steps", 0)
+    if not design.ancestors or not isinstance(steps, int) or steps <= MOST_STEPS or not hasattr(method, "batch_size"):
+        return method
+    return dataclasses.replace(method, **{"steps": MOST_STEPS})  # pyright: ignore[reportArgumentType]
+
+
 def planned_tables(designs: Designs, method: Method, budget: Budget) -> list[PlannedMechanism]:
     """Everything that a fit of a database will measure, table by table."""
     parts = shares(designs)
     found: list[PlannedMechanism] = []
     for name, design in designs.items():
-        found += named(name, _planned(design, method, budget.delta * parts[name]), share=parts[name])
+        found += named(
+            name, _planned(design, method_for(design, method), budget.delta * parts[name]), share=parts[name]
+        )
     return found
 
 
@@ -71,7 +85,7 @@ def seconds_of(designs: Designs, method: Method, plan: list[PlannedMechanism], r
     for name, design in designs.items():
         own = [each for each in plan if each.name.startswith(f"{name}: ")]
         many = design.table.rows or rows
-        seconds += math.fsum(expected_seconds(design.flat, method, own, many))
+        seconds += math.fsum(expected_seconds(design.flat, method_for(design, method), own, many))
         megabytes = max(megabytes, expected_megabytes(design.flat, method, many))
     return seconds, megabytes
 

@@ -79,9 +79,7 @@ class _Started:
         reading: How columns are read by later ones.
         predictions: The linear predictions before the distillation.
         columns: The distilled densities.
-        parts: The columns as they are distilled.
-        stepping: As they take private steps: without the context of a table of children, which is given when it is
-            drawn. So the norm that a row may add is left to the columns that are drawn.
+        parts: The columns as they are trained.
         means: Of the inputs.
     """
 
@@ -92,7 +90,6 @@ class _Started:
     predictions: list[Prediction]
     columns: list[Column]
     parts: list[Part]
-    stepping: list[Part]
     means: NDArray[np.float64]
 
     @property
@@ -123,7 +120,7 @@ class _Started:
         rate = drawn_rate(settings.batch_size, encoder.schema, encoder.rows)
         numbers, clip_norms = self._hyperparameters(rate), self._clip_norms()
         networks = []
-        for part in self.stepping:
+        for part in self.parts:
             loop = density_loop(part.shape, min(STEPS_PER_ROUND, settings.steps))
             state = State(part.pack(self.columns, self.variables), self._for_part(part, numbers))
             norms = clip_norms[list(part.members)]
@@ -166,8 +163,7 @@ class _Started:
     def _clip_norms(self) -> NDArray[np.float64]:
         """What a row may add to the gradient of each column: all together the clipping norm, more for the target."""
         weights = self._column_weights()
-        drawn = np.array([v.name not in self.request.ledger.context for v in self.variables])
-        return self.settings.clip_norm * weights / np.sqrt(np.sum(weights[drawn] ** 2))
+        return self.settings.clip_norm * weights / np.sqrt(np.sum(weights**2))
 
     def _hyperparameters(self, rate: float) -> tuple[list[NDArray[np.float64]], float]:
         settings, rows = self.settings, self.encoder.rows
@@ -202,7 +198,7 @@ class _Started:
     def trained(self, states: Sequence[State]) -> list[Column]:
         """The columns after the private steps."""
         found = list(self.columns)
-        for part, state in zip(self.stepping, states, strict=True):
+        for part, state in zip(self.parts, states, strict=True):
             for j, column in part.unpack(state.trained(), self.columns):
                 found[j] = column
         return found
@@ -307,7 +303,6 @@ def _distilled(
     ]
     columns = [column for column, _ in started]
     parts = parts_of(columns, reading.variables, components=settings.components)
-    given = request.ledger.context
     if measured is not None:
         steps, rate = settings.distillation_steps, settings.distillation_rate
         columns = _distil(columns, parts, rows, weights, steps, rate, request.key.child("first"))
@@ -319,9 +314,6 @@ def _distilled(
         predictions=[prediction for _, prediction in started],
         columns=columns,
         parts=parts,
-        stepping=parts_of(columns, reading.variables, components=settings.components, without=given)
-        if given
-        else parts,
         means=rows.inputs.astype(np.float64) @ (weights / weights.sum()),
     )
 

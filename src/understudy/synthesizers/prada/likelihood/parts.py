@@ -7,7 +7,7 @@ The one rule: nothing here is private.
 """
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,19 +82,10 @@ class Part:
         return np.ascontiguousarray(read.T, np.float32)
 
 
-def parts_of(
-    columns: Sequence[Column],
-    variables: Sequence[Variable],
-    *,
-    components: int,
-    without: Collection[str] = (),
-) -> list[Part]:
-    """All columns but those named, in parts of one shape each."""
+def parts_of(columns: Sequence[Column], variables: Sequence[Variable], *, components: int) -> list[Part]:
+    """All columns, in parts of one shape each."""
     found: list[Part] = []
-    for (number, states, rank), listed in _kinds(columns, variables).items():
-        members = [j for j in listed if variables[j].name not in without]
-        if not members:
-            continue
+    for (number, states, rank), members in _kinds(columns, variables).items():
         most = min(MOST_COLUMNS, max(1, MOST_STATES // max(states, 1)))
         size = -(-len(members) // -(-len(members) // most))
         for group in (tuple(members[i : i + size]) for i in range(0, len(members), size)):
