@@ -29,7 +29,7 @@ from understudy.tables.table_schema import TableSchema
 MOST_CONTEXT = 40
 """A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
 
-LEARNED_ROWS = 2
+LEARNED_ROWS = 1
 """A table of children is learned from so many rows of a unit: see docs/databases.md for what was measured."""
 
 PLANNED_UNITS = 8_000
@@ -225,9 +225,8 @@ def learned_rows(most: int) -> int:
 
     The noise of every mechanism grows with this number m, and the rows that are learned from with E min(k, m), k being
     the rows of a unit: so each row tells the less, the larger m is. But the rows of a unit with k weigh min(1, m / k)
-    each, and m = 1 is weighting by 1 / k: families of many rows, which most rows belong to, are hardly seen then. What
-    is drawn is drawn given the number of siblings, so that the weights do not bias it as far as the model can tell
-    families by it.
+    each: m = 1 is weighting by 1 / k, and units count alike, however many rows they have. What is drawn is drawn given
+    the number of siblings, so that the weights do not bias it as far as the model can tell families by it.
     """
     return min(most, LEARNED_ROWS)
 
