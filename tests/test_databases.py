@@ -12,6 +12,8 @@ import pytest
 import understudy as us
 from clinic import clinic, clinic_schema
 from understudy.core.randomness import Key
+from understudy.synthesizers import resolve
+from understudy.synthesizers.relational.planning import COLUMN_STEPS, method_for
 from understudy.tables.database_design import LEARNED_ROWS, designs, learned_rows
 from understudy.tables.families import read_families
 
@@ -202,3 +204,12 @@ def test_a_key_of_several_columns_leads_to_its_parent_and_one_that_is_missing_to
     keys = ["street", "number"]
     assert drawn["houses"].select(keys).is_unique().all() and drawn["flats"].select(*keys, "flat").is_unique().all()
     assert drawn["flats"].height and drawn["flats"].join(drawn["houses"], on=keys, how="anti").is_empty()
+
+
+def test_a_table_of_children_with_many_columns_takes_fewer_private_steps():
+    made, method = designs(clinic_schema()), resolve("prada")
+    steps = {name: method_for(design, method).steps for name, design in made.items()}
+    assert steps["patients"] == method.steps
+    for name in ("visits", "prescriptions"):
+        assert steps[name] % 25 == 0 and 0 < steps[name] * len(made[name].flat) <= COLUMN_STEPS
+    assert method_for(made["visits"], dataclasses.replace(method, steps=5)).steps == 5
