@@ -11,6 +11,11 @@ import pytest
 
 import understudy as us
 from clinic import clinic, clinic_schema
+from understudy.core.randomness import Key
+from understudy.synthesizers import resolve
+from understudy.synthesizers.relational.planning import COLUMN_STEPS, method_for
+from understudy.tables.database_design import LEARNED_ROWS, designs, learned_rows
+from understudy.tables.families import read_families
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +77,7 @@ def test_one_receipt_covers_all_tables_and_states_what_a_unit_adds_to_each(model
     receipt = model.receipt
     assert receipt.epsilon <= 50 and receipt.not_released == 0
     assert receipt.unit == "one row of patients, with all that hangs on it"
-    most = {"patients": 1.0, "visits": 4.0, "prescriptions": 8.0}
+    most = {"patients": 1.0, "visits": LEARNED_ROWS, "prescriptions": LEARNED_ROWS}
     assert {charge.name.partition(":")[0] for charge in receipt.charges} == set(most)
     for charge in receipt.charges:
         bound = most[charge.name.partition(":")[0]]
@@ -163,3 +168,48 @@ def test_a_ledger_is_charged_once_and_before_a_row_is_measured(tmp_path):
 def test_a_method_that_cannot_draw_given_a_parent_is_refused():
     with pytest.raises(ValueError, match=r"dp-merf cannot draw a table given its parent's\. For a database use one of"):
         us.plan(clinic_schema(), "dp-merf", epsilon=1)
+
+
+def test_a_table_is_learned_from_few_rows_of_a_unit_however_many_it_may_have():
+    assert [learned_rows(most) for most in (1, 2, 12, 60, 10_000)] == [1, *[LEARNED_ROWS] * 4]
+    assert [each.max_rows for each in designs(clinic_schema()).values()] == [1, LEARNED_ROWS, LEARNED_ROWS]
+
+
+COMPOSITE = """
+name = "houses"
+unit = "houses"
+[tables.houses]
+key = ["street", "number"]
+columns.floors = { kind = "integer", low = 1, high = 9 }
+[tables.flats]
+key = ["street", "number", "flat"]
+parent = "houses"
+foreign_key = ["street", "number"]
+max_per_parent = 3
+columns.rooms = { kind = "integer", low = 1, high = 9 }
+"""
+
+
+def test_a_key_of_several_columns_leads_to_its_parent_and_one_that_is_missing_to_none():
+    houses = pl.DataFrame({"street": ["a", "a", "b"] * 40, "number": np.repeat(np.arange(40), 3), "floors": 2})
+    houses = houses.unique(["street", "number"], maintain_order=True)
+    flats = houses.select("street", "number", flat=pl.lit("1"), rooms=pl.lit(4)).with_columns(
+        street=pl.when(pl.col("number") < 20).then("street")  # of the others nobody knows the house
+    )
+    schema = us.DatabaseSchema.parse(COMPOSITE)
+    families = read_families({"houses": houses, "flats": flats}, schema, key=Key.new(0))[0]
+    assert len(families["houses"].unit) == 80 and len(families["flats"].unit) == 40
+    model = us.fit({"houses": houses, "flats": flats}, schema, "independent", epsilon=50, delta=1e-6, seed=0)
+    drawn = model.sample(50, seed=0)
+    keys = ["street", "number"]
+    assert drawn["houses"].select(keys).is_unique().all() and drawn["flats"].select(*keys, "flat").is_unique().all()
+    assert drawn["flats"].height and drawn["flats"].join(drawn["houses"], on=keys, how="anti").is_empty()
+
+
+def test_a_table_of_children_with_many_columns_takes_fewer_private_steps():
+    made, method = designs(clinic_schema()), resolve("prada")
+    steps = {name: method_for(design, method).steps for name, design in made.items()}
+    assert steps["patients"] == method.steps
+    for name in ("visits", "prescriptions"):
+        assert steps[name] % 25 == 0 and 0 < steps[name] * len(made[name].flat) <= COLUMN_STEPS
+    assert method_for(made["visits"], dataclasses.replace(method, steps=5)).steps == 5

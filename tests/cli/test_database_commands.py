@@ -5,6 +5,7 @@
 
 import json
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -65,3 +66,28 @@ def test_two_folders_are_judged(folder):
 def test_what_a_database_has_not_is_refused_before_a_table_is_read(folder, words):
     result = run("evaluate", "nowhere", "made", "hospital.toml", *words)
     assert result.exit_code == 1 and "nowhere" not in result.stderr
+
+
+def test_a_folder_is_fitted_and_the_sampled_folder_has_the_same_tables_and_whole_keys(folder):
+    words = ("--method", "independent", "--epsilon", "5", "--delta", "1e-6", "--ledger", "ledger.json")
+    fitted = run("fit", "real", "hospital.toml", "-o", "hospital.model", *words)
+    assert fitted.exit_code == 0, fitted.output
+    assert "Charged to 'hospital' in ledger.json." in fitted.stdout
+    drawn = run("sample", "hospital.model", "-n", "40", "-o", "synthetic", "--seed", "3", "--where", "sex=f")
+    assert drawn.exit_code == 0, drawn.output
+    made = {name: pl.read_csv(folder / "synthetic" / f"{name}.csv") for name in ("patients", "visits", "prescriptions")}
+    assert {name: each.columns for name, each in made.items()} == {
+        name: pl.read_csv(folder / "real" / f"{name}.csv").columns for name in made
+    }
+    assert made["patients"].height == 40 and set(made["patients"]["sex"]) == {"f"}
+    assert made["visits"].join(made["patients"], on="patient_id", how="anti").is_empty()
+    assert made["prescriptions"].join(made["visits"], on="visit_id", how="anti").is_empty()
+    record = json.loads((folder / "synthetic" / "sample.json").read_text())
+    assert record["rows"] == {name: each.height for name, each in made.items()}
+
+
+def test_a_database_is_not_written_into_a_file(folder):
+    words = ("--method", "independent", "--epsilon", "5", "--delta", "1e-6")
+    assert run("fit", "real", "hospital.toml", "-o", "hospital.model", *words).exit_code == 0
+    result = run("sample", "hospital.model", "-n", "3", "-o", "hospital.toml")
+    assert result.exit_code == 1 and "expected a folder" in result.stderr

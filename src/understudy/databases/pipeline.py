@@ -2,8 +2,9 @@
 
 `fit(tables, schema, epsilon=ε, delta=δ)` is (ε, δ)-differentially private for adding or removing one unit: one row of
 the table that the schema names as `unit`, with everything that hangs on it, through all tables and depths. Of one
-parent at most `max_per_parent` children are used, so a unit has at most the product of these numbers in a table, and
-that is the bound that every mechanism counts with. Nobody types it in: it follows from the schema.
+parent at most `max_per_parent` children are used, so a unit has at most the product of these numbers in a table; of
+these rows at most `database_design.learned_rows` are locked, at random, and that is the bound that every mechanism
+counts with. Nobody types it in: it follows from the schema.
 
 Why it holds, beside what `pipeline` says:
 1. Rows are joined and chosen unit by unit, before they are locked (`tables.families`), so that the locked rows of a

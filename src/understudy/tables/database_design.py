@@ -29,8 +29,11 @@ from understudy.tables.table_schema import TableSchema
 MOST_CONTEXT = 40
 """A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
 
-PLANNED_ROWS = 32_000
-"""Batches of children are planned for so many rows."""
+LEARNED_ROWS = 1
+"""A table of children is learned from so many rows of a unit: see docs/databases.md for what was measured."""
+
+PLANNED_UNITS = 8_000
+"""Batches of children are planned for so many units, each with all rows that are learned from."""
 
 Arrays = Mapping[str, NDArray[Any]]
 Whole = NDArray[np.int64]
@@ -89,7 +92,7 @@ class Design:
         history: If it has an order.
         rules: Inequalities with the parent's row or the row before.
         ages: Columns that are ages.
-        max_rows: How many rows one unit has in it at most.
+        max_rows: How many rows of one unit are learned from at most (`learned_rows`).
         unit: The name of the table of units.
     """
 
@@ -113,11 +116,11 @@ class Design:
 
     @property
     def _planned_rows(self) -> int | None:
-        """The number of rows that batches are planned for; of a table of children a fixed one, for few units a batch.
+        """The number of rows that batches are planned for; of a table of children a fixed one.
 
         A batch has room for the most rows of every unit in it, used or not.
         """
-        return self.own.rows if self.max_rows == 1 else PLANNED_ROWS
+        return PLANNED_UNITS * self.max_rows if self.ancestors else self.own.rows
 
     @functools.cached_property
     def differences(self) -> tuple[Difference, ...]:
@@ -217,6 +220,17 @@ class Design:
         }
 
 
+def learned_rows(most: int) -> int:
+    """How many rows of one unit a table is learned from, chosen at random, if a unit may have so many.
+
+    The noise of every mechanism grows with this number m, and the rows that are learned from with E min(k, m), k being
+    the rows of a unit: so each row tells the less, the larger m is. But the rows of a unit with k weigh min(1, m / k)
+    each: m = 1 is weighting by 1 / k, and units count alike, however many rows they have. What is drawn is drawn given
+    the number of siblings, so that the weights do not bias it as far as the model can tell families by it.
+    """
+    return min(most, LEARNED_ROWS)
+
+
 def designs(schema: DatabaseSchema) -> dict[str, Design]:
     """The designs of all private tables, parents first."""
     made: dict[str, Design] = {}
@@ -240,7 +254,8 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> De
         early = [history.column, *(each.column for each in ages if each.at == history.column)]
         columns = [history.start, history.gap, *sorted(columns, key=lambda each: each.name not in early)]
     ancestors = schema.path(name)[:-1]
-    unit = {"unit": f"unit of {name}", "max_rows_per_unit": schema.max_rows(name)} if ancestors else {}
+    learned = learned_rows(schema.max_rows(name))
+    unit = {"unit": f"unit of {name}", "max_rows_per_unit": learned} if ancestors else {}
     every = (*columns, *hidden) or (Column(name=f"rows of {name}", kind="categorical", values=("one",)),)
     own = Schema(columns=every, name=name, rows=table.rows, **unit)
     return Design(
@@ -253,7 +268,7 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> De
         history=history,
         rules=tuple(rule for rule in schema.link_rules if rule.table == name),
         ages=ages,
-        max_rows=schema.max_rows(name),
+        max_rows=learned,
         unit=schema.unit,
     )
 

@@ -150,6 +150,12 @@ class DatabaseSchema:
 
     def _check_references(self, table: TableSchema) -> None:
         for column, other in table.references.items():
+            if other in self.private:
+                raise SchemaError(
+                    f"table {table.name!r}, references: expected {column!r} to name a public table, but {other!r} is "
+                    "private, and a second private parent is not supported. Ignore the column, or copy those columns "
+                    f"of {other!r} that matter into {table.name!r}."
+                )
             if other not in self.tables or not self.tables[other].public or len(self.tables[other].key) != 1:
                 raise SchemaError(
                     f"table {table.name!r}, references: expected {column!r} to name a public table with a key of one "

@@ -105,7 +105,10 @@ class TableSchema:
         if self.public and (self.parent is not None or not self.key):
             raise self._error("expected a public table to have a key and no parent.")
         if self.parent == self.name:
-            raise self._error("expected another table as its parent; a table that points to itself is not supported.")
+            raise self._error(
+                "expected another table as its parent; a table that points to itself is not supported. Make a table of "
+                "each level, with the level above as its parent, or ignore the column."
+            )
 
     def _check_names(self) -> None:
         names = [column.name for column in self.columns]

@@ -1,7 +1,7 @@
 """Fits of all tables of a database, parents first.
 
 The one rule: a table's rows go to its encoder, to the counts of its context and to its method, under its own part of
-the plan, and nowhere else. Every table was locked with the most rows that one unit has in it.
+the plan, and nowhere else. Every table was locked with at most the design's rows of one unit.
 """
 
 import dataclasses

@@ -27,8 +27,10 @@ CHILD_WEIGHT = 2.0
 CONTEXT_WEIGHT = 0.15
 """A context column gets so much of the budget for encoders, where a column that is drawn gets 1."""
 
-MOST_STEPS = 100
-"""A table of children is trained in at most so many steps: each of them has room for all rows of its units."""
+COLUMN_STEPS = 6_000
+"""Steps times columns of a table of children, at most: it learns its context beside its own columns."""
+ROUND = 25
+"""Steps come in rounds of so many."""
 
 Designs = Mapping[str, Design]
 
@@ -45,11 +47,11 @@ def check_method(method: Method) -> None:
 
 
 def method_for(design: Design, method: Method) -> Method:
-    """The method as one table is fitted with it: of a table of children, private steps are fewer."""
-    steps = getattr(method, "steps", 0)
-    if design.max_rows == 1 or not isinstance(steps, int) or steps <= MOST_STEPS or not hasattr(method, "batch_size"):
+    """The method as one table is fitted with it: a table of children with many columns takes fewer private steps."""
+    steps, most = getattr(method, "steps", 0), max(COLUMN_STEPS // len(design.flat) // ROUND, 1) * ROUND
+    if not design.ancestors or not isinstance(steps, int) or steps <= most or not hasattr(method, "batch_size"):
         return method
-    return dataclasses.replace(method, **{"steps": MOST_STEPS})  # pyright: ignore[reportArgumentType]
+    return dataclasses.replace(method, **{"steps": most})  # pyright: ignore[reportArgumentType]
 
 
 def planned_tables(designs: Designs, method: Method, budget: Budget) -> list[PlannedMechanism]:
