@@ -81,8 +81,9 @@ def test_a_watched_fit_is_the_fit_that_it_would_be(method):
 
 
 def test_nothing_is_wrapped_afterwards():
-    before = counts.noisy_counts, counts.discrete_gaussian, PrivateRows.derive, encoding_fit.noisy_counts
+    before = counts.noisy_counts, counts.discrete_gaussian, PrivateRows.derive, encoding_fit.noisy_column_counts
     with pytest.raises(ZeroDivisionError), watched(None, None):
-        assert encoding_fit.noisy_counts is not before[3]
+        assert encoding_fit.noisy_column_counts is not before[3]
         raise ZeroDivisionError
-    assert (counts.noisy_counts, counts.discrete_gaussian, PrivateRows.derive, encoding_fit.noisy_counts) == before
+    after = counts.noisy_counts, counts.discrete_gaussian, PrivateRows.derive, encoding_fit.noisy_column_counts
+    assert after == before

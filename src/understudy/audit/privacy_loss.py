@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy import pipeline
-from understudy.privacy import counts, embedding, moments, row_maps, selection, sums
+from understudy.privacy import counts, embedding, fused_counts, moments, row_maps, selection, sums
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.pair_selection import PairSelection
 from understudy.privacy.rows import PrivateRows
@@ -92,6 +92,12 @@ class _Paid:
     def planned(self, name: str) -> Any:
         return self._ledger.planned(name)
 
+    def kept(self) -> None:
+        """Nothing that was kept stands for an answer on a known table."""
+
+    def keep(self, value: Any) -> Any:
+        return value
+
 
 class Watch:
     """Follows fits. `of_fits` has the losses of every fit since the start, in the order of the fits."""
@@ -136,10 +142,18 @@ class Watch:
         if id(rows) in self._both:
             scale, found = self._paid_for(named["ledger"])
             answers = [self._silently(original, each, args, named, scale) for each in self._both[id(rows)][1]]
-            without, with_units = (np.asarray(answer, np.float64) for answer in answers)
-            shift = (with_units - without) / scale
-            middle = (np.asarray(released) - (with_units + without) / 2) / scale
-            found(float(np.sum(shift * middle)), float(np.sum(shift**2)) / 2)
+            found(*_of_gaussian(answers[0], answers[1], released, scale))
+        return released
+
+    def counted(self, original: Callable[..., Any], rows: PrivateRows, asked: Sequence[Any], *, ledger: Ledger) -> Any:
+        """Counts of several columns, each with a charge of its own."""
+        released = original(rows, asked, ledger=ledger)
+        if id(rows) in self._both and asked:
+            both, told = self._both[id(rows)][1], self._by_ledger[id(ledger)][1]
+            self._ordinary = _length(both[0])
+            answers = [self._silently(original, each, (asked,), {"ledger": ledger}, 1.0) for each in both]
+            for charge, noisy, *exact in zip(ledger._charges[-len(asked) :], released, *answers, strict=True):
+                told.add(charge.name, *_of_gaussian(exact[0], exact[1], noisy, charge.sigma))
         return released
 
     def selected(self, original: Callable[..., int], rows: PrivateRows, *args: Any, **named: Any) -> int:
@@ -251,6 +265,14 @@ def _length(rows: PrivateRows) -> int:
     return sums.exact_row_count(rows)
 
 
+def _of_gaussian(without: Any, with_units: Any, released: Any, scale: float) -> tuple[float, float]:
+    """The loss of a release with normal noise, and its expectation."""
+    without, with_units = np.asarray(without, np.float64), np.asarray(with_units, np.float64)
+    shift = (with_units - without) / scale
+    middle = (np.asarray(released) - (with_units + without) / 2) / scale
+    return float(np.sum(shift * middle)), float(np.sum(shift**2)) / 2
+
+
 def _of_choice(without: Floats, with_units: Floats, chosen: int) -> tuple[float, float]:
     """The loss of a choice by the exponential mechanism, and its expectation."""
     from scipy.special import log_softmax
@@ -301,6 +323,7 @@ def watched(
     around = [
         (pipeline.lock_table, watch.lock_table),
         (counts.popular_categories, watch.categories),
+        (fused_counts.noisy_column_counts, watch.counted),
         (row_maps.uniforms, watch.uniforms),
         *((getattr(module, name), watch.gaussian) for module, name in GAUSSIAN),
         *((getattr(module, name), watch.selected) for module, name in SELECTIONS),

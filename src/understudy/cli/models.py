@@ -98,7 +98,7 @@ def fit(
     \b
     Example:
       understudy fit people.csv people.toml --epsilon 1 --ledger budget.jsonl -o people.understudy
-      understudy fit people.csv people.toml --epsilon 1 --set encoding_share=0.5 -o people.understudy
+      understudy fit people.csv people.toml --epsilon 1 --set encoding_share=0.4 -o people.understudy
       understudy fit people.csv people.toml --epsilon 1 --method aim --strict -o people.understudy
       understudy fit 'rows/*.parquet' rows.toml --epsilon 1 --engine ray --address auto -o rows.understudy
       understudy fit hospital/ hospital.toml --epsilon 1 -o hospital.understudy
