@@ -28,7 +28,16 @@ from understudy.tables.schema import Schema
 QUICK = {
     "aim": {"rounds_per_column": 1.0, "least_rounds": 0.5, "iterations": 10},
     "gem": {"steps": 4, "last_steps": 40, "components": 64, "width": 16},
-    "prada": {"steps": 25, "batch_size": 50, "hidden": 4, "components": 2, "distillation_steps": 50, "pool_rows": 2048},
+    "prada": {
+        "steps": 25,
+        "batch_size": 50,
+        "hidden": 4,
+        "components": 2,
+        "distillation_steps": 50,
+        "second_distillation_steps": 50,
+        "pool_rows": 2048,
+        "correction_rows": 2048,
+    },
     "prada-gan": {"critic_steps": 40, "batch_size": 50},
     "dpgan": {"critic_steps": 40, "batch_size": 50, "widths": (16,)},
     "dp-merf": {"features": 200, "steps": 40, "fakes": 100, "widths": (16,)},

@@ -37,20 +37,33 @@ def draw_given(
         part = {name: level[i * CHUNK : (i + 1) * CHUNK] for name, level in given.items()}
         draw = key.child(f"rows {i}").numpy()
         found = _draw(densities, part, present, draw)
-        left = np.arange(len(next(iter(part.values()))))
-        for _ in range(MOST_DRAWS - 1 if correction is not None else 0):
-            left = left[~correction.keeps({name: level[left] for name, level in found.items()}, draw)]
-            if not len(left):
-                break
-            again = _draw(densities, {name: level[left] for name, level in part.items()}, present, draw)
-            for name, level in again.items():
-                found[name][left] = level
+        if correction is not None:
+            _draw_again(densities, found, part, present, correction, draw)
         return found
 
     with one_thread_each():
         made = in_threads(chunk, range(max(-(-n // CHUNK), 1)))
     names = [v.name for v in densities.variables]
     return {name: np.concatenate([each[name] for each in made]) for name in names}
+
+
+def _draw_again(
+    densities: Densities,
+    found: Levels,
+    given: Levels,
+    present: Collection[str],
+    correction: Correction,
+    draw: np.random.Generator,
+) -> None:
+    """Draws rows that are not kept anew, in place, until they are or have been drawn so often as may be."""
+    left = np.arange(len(next(iter(given.values()))))
+    for _ in range(MOST_DRAWS - 1):
+        left = left[~correction.keeps({name: level[left] for name, level in found.items()}, draw)]
+        if not len(left):
+            break
+        again = _draw(densities, {name: level[left] for name, level in given.items()}, present, draw)
+        for name, level in again.items():
+            found[name][left] = level
 
 
 def _draw(densities: Densities, given: Levels, present: Collection[str], draw: np.random.Generator) -> Levels:

@@ -243,7 +243,7 @@ def solve(terms: Sequence[Term], rows: int) -> list[Floats]:
 
     def objective(theta: Floats) -> tuple[float, Floats]:
         parts = np.split(theta, ends)
-        log_weights = np.concatenate(in_threads(lambda block: _scores(block, parts), blocks))
+        log_weights = np.concatenate(in_threads(lambda block: _scores(block, parts), blocks, length=rows))
         largest = log_weights.max()
         weights = np.exp(log_weights - largest)
         total = weights.sum()
@@ -253,7 +253,7 @@ def solve(terms: Sequence[Term], rows: int) -> list[Floats]:
             return np.concatenate([term.sums(weights[places[i]]) for term in blocks[i]])
 
         value = largest + math.log(total / rows)
-        slopes = np.sum(in_threads(sums, range(len(blocks))), axis=0)
+        slopes = np.sum(in_threads(sums, range(len(blocks)), length=rows), axis=0)
         for term, part in zip(terms, parts, strict=True):
             value += 0.5 * float(np.sum(term.penalty * part**2)) - term.dot(part)
         wanted = [term.targets - term.penalty * part for term, part in zip(terms, parts, strict=True)]
