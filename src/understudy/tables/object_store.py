@@ -9,6 +9,7 @@ does. Types and cells are those of a pyarrow table, which is to say of the same 
 import dataclasses
 import fnmatch
 import glob
+import importlib
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -122,9 +123,7 @@ def _store(url: str) -> tuple[Any, str]:
     except Exception:  # pyarrow has no such store, or says of it what a key may be in
         pass
     try:
-        import fsspec  # pyright: ignore[reportMissingTypeStubs]
-
-        opened = fsspec.filesystem(parts.scheme)
+        opened = importlib.import_module("fsspec").filesystem(parts.scheme)
         return fs.PyFileSystem(fs.FSSpecHandler(opened)), opened._strip_protocol(url)
     except Exception as error:
         raise TableError(f"{shown(url)} cannot be reached ({type(error).__name__}).") from None
