@@ -32,15 +32,24 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
     temporary.touch(exist_ok=False)
     try:
         yield temporary
-        _sync(temporary)
+        sync(temporary)
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync(target.parent)
+    sync(target.parent)
 
 
-def _sync(path: Path) -> None:
+def content_of(descriptor: int) -> bytes:
+    """All of an open file, wherever it was read to."""
+    content = bytearray()
+    while part := os.pread(descriptor, 2**20, len(content)):
+        content += part
+    return bytes(content)
+
+
+def sync(path: Path) -> None:
+    """Has the system write down what it has of a file or a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core import wire
-from understudy.core.files import lock
+from understudy.core.files import content_of, lock, sync
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.privacy.plan import Charge
 
@@ -103,7 +103,7 @@ class Checkpoint:
         self._entries: list[dict[str, Any] | _Release] = []
         self._place, self._charged, self._sealed = 0, False, ""
         stated = json.loads(json.dumps(dict(facts), default=str))
-        content = _content(descriptor)
+        content = content_of(descriptor)
         lines = content.split(b"\n")
         head = self._head(lines[0]) if content else None
         if head is not None and head["facts"] != stated and any(lines[1:]):
@@ -115,7 +115,7 @@ class Checkpoint:
             own = {"file": os.fstat(descriptor).st_ino, "id": identity, "started": started, "public": public}
             head = dict[str, Any](kind=KIND, format=_FORMAT, **own, facts=stated)
             self._append(head, sync=True)
-            _sync(path.parent)
+            sync(path.parent)
         elif head["file"] != os.fstat(descriptor).st_ino:
             raise CheckpointError(
                 f"{path} is a copy of a checkpoint, and a fit that goes on twice would release twice what was charged "
@@ -263,21 +263,6 @@ def is_charged(checkpoint: Checkpoint | None, book: LedgerFile | None) -> bool:
     if checkpoint is None or book is None or not checkpoint.resumed or not book.path.exists():
         return False
     return book.fit(checkpoint.identity) is not None
-
-
-def _content(descriptor: int) -> bytes:
-    content = bytearray()
-    while part := os.pread(descriptor, 2**20, len(content)):
-        content += part
-    return bytes(content)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _copied(value: Any) -> Any:

@@ -33,7 +33,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from understudy.core.files import lock, sha256
+from understudy.core.files import content_of, lock, sha256
 from understudy.core.settings import Satisfies, require
 from understudy.privacy.plan import Budget, BudgetExceeded
 
@@ -235,7 +235,7 @@ class LedgerFile:
 
     def _read(self, descriptor: int) -> list[Record]:
         """The caps and fits, each line checked; a new file has none."""
-        content = _content(descriptor)
+        content = content_of(descriptor)
         if not content:
             return []
         *lines, rest = content.split(b"\n")
@@ -321,14 +321,6 @@ def _total(records: list[Record], table: str) -> Total:
 def _cap(records: list[Record], table: str) -> Budget | None:
     caps = [record for record in records if record["kind"] == "cap" and record["table"] == table]
     return Budget(epsilon=caps[-1]["epsilon"], delta=caps[-1]["delta"]) if caps else None
-
-
-def _content(descriptor: int) -> bytes:
-    """All of an open file, wherever it was read to."""
-    content = bytearray()
-    while part := os.pread(descriptor, 2**20, len(content)):
-        content += part
-    return bytes(content)
 
 
 def _digest(record: Record) -> str:

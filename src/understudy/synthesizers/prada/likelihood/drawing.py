@@ -34,7 +34,7 @@ SHARE_ROUNDS = 6
 """The shares of states are calibrated in this many rounds; each about squares the error."""
 CHUNK = 4096
 """Rows are generated this many at a time: a chunk of 20 columns stays in the cache."""
-LEAST_KEPT = 0.05
+LEAST_EXPECTED = 0.05
 """A correction is taken to keep at least this share of the rows."""
 MOST_ROUNDS = 10
 """Rows are drawn at most so often until enough of them are kept; then as they are. Only a damaged file needs more."""
@@ -101,7 +101,7 @@ class Densities:
             return {name: level[keeps] for name, level in levels.items()}
 
         names = [v.name for v in self.variables]
-        share = 1.0 if correction is None else min(max(LEAST_KEPT, correction.kept), 1.0)
+        share = 1.0 if correction is None else min(max(LEAST_EXPECTED, correction.kept), 1.0)
         made: list[Levels] = []
         first, missing = 0, n
         for last in [*[False] * MOST_ROUNDS, True]:
