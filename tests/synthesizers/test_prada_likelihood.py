@@ -306,7 +306,7 @@ def test_locked_rows_are_what_the_parts_read_of_public_rows():
     for part in started.parts:
         names = started._read_by(part)
         found = np.stack([locked._exact[name] for name in names])
-        expected = part.rows(public.inputs, public.own, public.states).T
+        expected = part.rows(public).T
         assert found.shape == expected.shape
         for place, (name, one, other) in enumerate(zip(names, found, expected, strict=True)):
             if place == part.shape.features:  # the one, which the mechanism adds

@@ -33,7 +33,7 @@ STEPS_BEFORE = {
 }
 """Steps that a method makes on what it has measured: a sum of products of settings and the number of columns."""
 
-STEPS_AFTER = {"prada": (("second_distillation_steps",),)}
+STEPS_AFTER: dict[str, tuple[tuple[str, ...], ...]] = {}
 """The same, of steps that come after the private ones."""
 
 

@@ -22,6 +22,7 @@ from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.aim import AIM, MeasuredModel
 from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.prada.likelihood.columns import Column
+from understudy.synthesizers.prada.likelihood.contrast import Contrast
 from understudy.synthesizers.prada.likelihood.correcting import correction_of
 from understudy.synthesizers.prada.likelihood.correction import Correction
 from understudy.synthesizers.prada.likelihood.distillation import distil
@@ -56,8 +57,8 @@ MOST_COPULA = 0.5
 """At most this share of the first pool is drawn from a normal copula."""
 NOTHING = "nothing"
 """A column of zeros is called this."""
-SECOND_RATE = 0.3
-"""The second distillation starts with this part of the first one's rate: it mends, and does not begin anew."""
+LEAST_CONTRAST = 256
+"""A contrast is the mean over at least this many public rows."""
 
 
 @one_thread_each()
@@ -83,6 +84,7 @@ class _Started:
         columns: The distilled densities.
         parts: The columns as they are trained.
         means: Of the inputs.
+        rows, weights: The public rows that the densities were distilled from.
     """
 
     request: FitRequest
@@ -93,6 +95,8 @@ class _Started:
     columns: list[Column]
     parts: list[Part]
     means: NDArray[np.float64]
+    rows: PublicRows
+    weights: NDArray[np.float64]
 
     @property
     def settings(self) -> LikelihoodSettings:
@@ -124,8 +128,9 @@ class _Started:
         networks = []
         for part in self.parts:
             loop = density_loop(part.shape, min(STEPS_PER_ROUND, settings.steps))
-            state = State(part.pack(self.columns, self.variables), self._for_part(part, numbers))
             norms = clip_norms[list(part.members)]
+            contrast = self._contrast(part, norms, rate, self.key.child(f"contrast {len(networks)}"))
+            state = State(part.pack(self.columns, self.variables), self._for_part(part, numbers), contrast)
             networks.append(Network(loop=loop, state=state, columns=self._read_by(part), clip_norm=norms))
         return Job(
             rows=self._locked(),
@@ -134,6 +139,20 @@ class _Started:
             parts=networks,
             capacity=capacity_for(encoder.rows),
             rate=rate,
+        )
+
+    def _contrast(self, part: Part, norms: NDArray[np.float64], rate: float, key: Key) -> Contrast:
+        """What the slopes of a part are contrasted with: as many public rows as a batch has, with the weights of the
+        tilt.
+        """
+        features = part.rows(self.rows)[:, : part.shape.features + 1]
+        return Contrast(
+            shape=part.shape,
+            features=np.ascontiguousarray(features),
+            levels=np.cumsum(self.weights) / np.sum(self.weights),
+            norms=norms.astype(np.float32),
+            batch=max(LEAST_CONTRAST, round(rate * self.encoder.rows)),
+            draw=key.numpy(),
         )
 
     def _locked(self) -> PrivateRows:
@@ -208,22 +227,14 @@ class _Started:
     # What is public from here on ------------------------------------------------------------------------------------
 
     def finish(self, columns: Sequence[Column]) -> FittedDensity:
-        """Prunes, distils again towards what was measured, and calibrates."""
+        """Prunes inputs, calibrates, and finds the correction."""
         made, rows = self._calibrated(columns, "first")
         norms = self._influences(made, rows)
         pairs = prune_parents(norms, self.settings.threshold, self._column_weights())
-        if self.measured is not None and self.moments is not None:
-            levels = made.sample(self.settings.pool_rows, key=self.key.child("second pool"))
-            pool = Pool(levels, self.variables)
-            codes = pool.codes(self.measured.bins)
-            weights = _tilted(pool, codes, self.measured, self.moments, self.encoder)
-            cut = cut_inputs(columns, pairs, self.means, self.reading.owners)
-            steps, rate = self.settings.second_distillation_steps, SECOND_RATE * self.settings.distillation_rate
-            learned = _distil(cut, self.parts, pool.read(self.reading), weights, steps, rate, self.key.child("second"))
-            made, rows = self._calibrated(learned, "last")
-            norms = np.where(pairs, self._influences(made, rows), 0.0)
-        found = FittedDensity(densities=made, norms=norms.astype(np.float32), pairs=pairs)
-        return dataclasses.replace(found, correction=self._correction(made))
+        if (norms[~pairs] > 0.0).any():
+            made, _ = self._calibrated(cut_inputs(columns, pairs, self.means, self.reading.owners), "last")
+        norms = np.where(pairs, norms, 0.0).astype(np.float32)
+        return FittedDensity(densities=made, norms=norms, pairs=pairs, correction=self._correction(made))
 
     def _correction(self, made: Densities) -> Correction | None:
         if self.measured is None or self.moments is None:
@@ -327,6 +338,8 @@ def _distilled(
         columns=columns,
         parts=parts,
         means=rows.inputs.astype(np.float64) @ (weights / weights.sum()),
+        rows=rows,
+        weights=weights,
     )
 
 
@@ -358,7 +371,7 @@ def _distil(
 ) -> list[Column]:
     """The columns, trained further on weighted public rows."""
     variables = rows.variables
-    given = [(part, part.pack(columns, variables), part.rows(rows.inputs, rows.own, rows.states)) for part in parts]
+    given = [(part, part.pack(columns, variables), part.rows(rows)) for part in parts]
     learned = distil(given, weights, steps=steps, rate=rate, draw=key.child("distil").numpy())
     found = list(columns)
     for part, made in zip(parts, learned, strict=True):

@@ -38,6 +38,9 @@ CLIP_RANGE = (1.0, 3.0)
 """For their moments rows are clipped to a squared norm between these multiples of its expectation."""
 NOISE_TARGET = 0.04
 """Rows are clipped as loosely as keeps the noise of a second moment at this deviation."""
+SCALE_OF_CATEGORIES = 0.5
+"""Categories have this weight beside numbers. Rows are clipped to less then, so that products of numbers have less
+noise; products of categories have more, but pairs of categories are counted besides."""
 LEAST_LOADING = 0.3
 """A value-weighted score is taken to have at least this much of the normal score in it."""
 SMALLEST = 1e-3
@@ -51,6 +54,9 @@ LEAST_PROBABILITY = 0.02
 @dataclasses.dataclass(frozen=True, eq=False)
 class MomentFeatures:
     """What second moments are taken of, column by column in generation order.
+
+    A category is taken about its share, and at a smaller scale than a number: a common one hardly adds to the norm of
+    a row then.
 
     Attributes:
         features: Scores, most common values, and whether a value is missing.
@@ -90,6 +96,10 @@ class MomentFeatures:
     def variances(self) -> Floats:
         return np.array([self._variance(f) for f in self.features])
 
+    @functools.cached_property
+    def scales(self) -> Floats:
+        return np.array([1.0 if f.category is None else SCALE_OF_CATEGORIES for f in self.features])
+
     def _share(self, feature: Feature) -> float:
         assert feature.category is not None
         return float(category_shares(self.encoder, feature.column)[feature.category])
@@ -105,6 +115,10 @@ class MomentFeatures:
 
     def of_level(self, number: int, level: Floats) -> NDArray[np.float32]:
         """One of the features, of public levels of its column."""
+        return ((self._raw(number, level) - self.means[number]) * self.scales[number]).astype(np.float32)
+
+    def _raw(self, number: int, level: Floats) -> NDArray:
+        """A feature of public levels before it is centred and scaled."""
         feature = self.features[number]
         known, edge, missing = self.encoder.columns[feature.column], self.encoder.outermost_level, np.isnan(level)
         if feature.category is None:
@@ -112,11 +126,11 @@ class MomentFeatures:
             score, weighting = normal_score(level), self.weightings.get(feature.column)
             if weighting is not None:
                 score = weighting.score(known.distribution.quantile(level), score)
-            return np.where(missing, 0.0, score).astype(np.float32)
+            return np.where(missing, 0.0, score)
         if known.labels is None or feature.category == len(known.labels):
-            return missing.astype(np.float32)
+            return missing
         low, high = known.distribution.cdf[feature.category], known.distribution.cdf[feature.category + 1]
-        return ((level >= low) & (level < high)).astype(np.float32)
+        return (level >= low) & (level < high)
 
 
 def category_shares(encoder: Encoder, name: str) -> Floats:
@@ -146,9 +160,9 @@ class NoisyMoments:
     def correlations(self) -> Floats:
         """The correlations of normal scores and categories that a normal copula with these moments has.
 
-        The measured diagonal undoes what clipping took from each feature, and the known means are subtracted. A score
-        that follows values is a = loading · Z + something that a copula cannot see, so its products are divided by the
-        loading. What comes out becomes the nearest correlation matrix.
+        The measured diagonal undoes what clipping took from each feature. A score that follows values is
+        a = loading · Z + something that a copula cannot see, so its products are divided by the loading. What comes out
+        becomes the nearest correlation matrix.
         """
         f = self.features
         loadings = np.array(
@@ -159,9 +173,9 @@ class NoisyMoments:
                 for each in f.features
             ]
         )
-        kept = np.sqrt(np.clip(np.diag(self.means) / (f.variances + f.means**2), 0.3, 1.2))
-        covariance = self.means / np.outer(kept, kept) - np.outer(f.means, f.means)
-        spread = np.sqrt(f.variances) * loadings
+        variances = f.variances * f.scales**2
+        kept = np.sqrt(np.clip(np.diag(self.means) / variances, 0.3, 1.2))
+        covariance, spread = self.means / np.outer(kept, kept), np.sqrt(variances) * loadings
         smallest = min(max(SMALLEST, SMALLEST_OF_NOISE * 2 * self.noise * math.sqrt(len(f.features))), 0.9)
         matrix = np.clip(covariance / np.outer(spread, spread), -0.99, 0.99)
         return nearest_correlation(matrix, smallest=smallest, rounds=50, tolerance=None)
@@ -228,7 +242,7 @@ def measure_moments(
     locked = feature_rows(rows, encoder, f.features, key=key, weightings=f.weightings)
     noise, total = ledger.noise(MOMENTS) * rows.max_rows_per_unit, max(encoder.rows, 1.0)
     clip_squared = squared_clip_norm(
-        float(np.sum(f.variances + f.means**2)),
+        float(np.sum(f.variances * f.scales**2)),
         noise=noise,
         rows=total,
         noise_target=NOISE_TARGET,
@@ -243,6 +257,8 @@ def measure_moments(
         planned=MOMENTS,
         ledger=ledger,
         key=key.child("moments"),
+        centres=f.means,
+        scales=f.scales,
     )
     return NoisyMoments(
         features=f,

@@ -33,7 +33,6 @@ class LikelihoodSettings(Settings):
         pool_rows: How many rows are drawn from public models to be learned; they cost nothing.
         distillation_steps: Steps on rows of the graphical model, before the private ones, twice as many for numbers;
             they cost nothing.
-        second_distillation_steps: Steps towards what was measured, after the private ones; likewise.
         distillation_rate: The size of the first of them.
         correction_rows: Rows that are drawn to find what is still wrong, and how many of the drawn rows are kept
             therefore (correction.py); 0 for no correction. They cost nothing.
@@ -48,8 +47,8 @@ class LikelihoodSettings(Settings):
     steps: int = 500
     batch_size: int = 800
     clip_norm: float = 0.5
-    rate: float = 0.004
-    hidden: int = 32
+    rate: float = 0.008
+    hidden: int = 16
     components: int = 4
     most_parents: int = 12
     penalty: float = 0.1
@@ -58,7 +57,6 @@ class LikelihoodSettings(Settings):
     average: float = 0.5
     pool_rows: int = 40_960
     distillation_steps: int = 600
-    second_distillation_steps: int = 400
     distillation_rate: float = 0.03
     correction_rows: int = 131_072
     encoding_share: float = 0.35
@@ -81,7 +79,6 @@ class LikelihoodSettings(Settings):
         "average": Number(least=0, most=1),
         "pool_rows": Whole(least=2),
         "distillation_steps": Whole(),
-        "second_distillation_steps": Whole(),
         "distillation_rate": Number(least=1e-12),
         "correction_rows": Whole(least=0),
         "encoding_share": Number(least=0.01, most=0.99),

@@ -175,31 +175,57 @@ def moment_term(levels: Levels, moments: NoisyMoments) -> MomentTerm:
     gap is larger than the largest of so many that are nothing but noise.
     """
     x = moments.clipped(moments.features.of_levels(levels))
-    (one, other), gaps = _product_gaps(x, moments)
-    noise = math.sqrt(moments.noise**2 + 1.0 / x.shape[1])
-    excess = omegas(gaps, noise)
-    kept, means = excess > 0.0, moments.means[one, other]
-    used, place = np.unique(np.concatenate([one[kept], other[kept]]), return_inverse=True)
-    pairs = place[: kept.sum()], place[kept.sum() :]
-    return MomentTerm(used=used, rows=x[used], pairs=pairs, targets=means[kept], penalty=noise**2 / excess[kept])
+    products = product_gaps(x, moments)
+    ratios = products.signals()
+    kept = ratios > 0.0
+    one, other = (each[kept] for each in products.pairs)
+    used, place = np.unique(np.concatenate([one, other]), return_inverse=True)
+    pairs = place[: len(one)], place[len(one) :]
+    return MomentTerm(used=used, rows=x[used], pairs=pairs, targets=moments.means[one, other], penalty=1 / ratios[kept])
 
 
-def _product_gaps(x: NDArray[np.float32], moments: NoisyMoments) -> tuple[tuple[Codes, Codes], Floats]:
-    """Pairs of features of two columns, and the measured means of their products minus those of public rows."""
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ProductGaps:
+    """How far measured means of products of two features are from those of public rows.
+
+    Attributes:
+        pairs: Features of two columns.
+        z: Measured minus public means, in deviations of what is noise in them, the chance in the public rows included.
+        numbers: Which are products of two numbers.
+    """
+
+    pairs: tuple[Codes, Codes]
+    z: Floats
+    numbers: NDArray[np.bool_]
+
+    def signals(self) -> Floats:
+        """ω of each gap, its variance beyond that of its noise, in units of that; 0 where noise explains it.
+
+        One that is larger than the largest of so many that are nothing but noise has its own. Products of two numbers
+        have a common one besides, as large as what their gaps have beyond noise between them. Those of categories are
+        too many for that, and most of them say nothing.
+        """
+        count, excess = max(len(self.z), 2), self.z**2 - 1.0
+        ours = excess[self.numbers]
+        typical = float(ours.mean()) if len(ours) else 0.0
+        typical = typical if typical > CLEARLY * math.sqrt(2.0 / max(len(ours), 2)) else 0.0
+        common = np.where(self.numbers, typical, 0.0)
+        return np.where(np.abs(self.z) > math.sqrt(2.0 * math.log(count)), np.maximum(excess, common), common)
+
+
+def product_gaps(x: NDArray[np.float32], moments: NoisyMoments) -> ProductGaps:
+    """The gaps of all products of features of two columns, for clipped features of public rows: (features, rows)."""
     owners = moments.features.owners
     one, other = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
-    pairs = one, other
-    return pairs, moments.means[pairs] - (x @ x.T / x.shape[1])[pairs].astype(np.float64)
-
-
-def omegas(gaps: Floats, noise: float) -> Floats:
-    """The variance ω of each gap beyond that of its noise; 0 where noise explains it."""
-    count = max(len(gaps), 2)
-    excess = gaps**2 - noise**2
-    typical = float(excess.mean()) if len(gaps) else 0.0
-    typical = typical if typical > CLEARLY * math.sqrt(2.0 / count) * noise**2 else 0.0
-    by_itself = np.abs(gaps) > math.sqrt(2.0 * math.log(count)) * noise
-    return np.where(by_itself, np.maximum(excess, typical), typical)
+    products = (x @ x.T / x.shape[1]).astype(np.float64)
+    squares = np.maximum(np.diag(products), 1e-9)
+    noise = np.sqrt(moments.noise**2 + squares[one] * squares[other] / x.shape[1])
+    is_number = np.array([feature.category is None for feature in moments.features.features])
+    return ProductGaps(
+        pairs=(one, other),
+        z=(moments.means[one, other] - products[one, other]) / noise,
+        numbers=is_number[one] & is_number[other],
+    )
 
 
 def total_gap(
@@ -217,9 +243,8 @@ def total_gap(
         made = np.bincount(code, minlength=len(share)) / pool
         chance = len(share) * noise**2 + 1.0 / pool
         total.append(max(float(np.sum((share - made) ** 2)) - chance, 0.0) / chance)
-    _, gaps = _product_gaps(moments.clipped(moments.features.of_levels(levels)), moments)
-    chance = moments.noise**2 + 1.0 / pool
-    of_moments = max(float(np.mean(gaps**2)) - chance, 0.0) / chance if len(gaps) else 0.0
+    products = product_gaps(moments.clipped(moments.features.of_levels(levels)), moments)
+    of_moments = max(float(np.mean(products.z**2)) - 1.0, 0.0) if len(products.z) else 0.0
     return float(np.mean(total)) + of_moments if total else of_moments
 
 
