@@ -11,12 +11,12 @@ Departures:
 - The dual by L-BFGS rather than the primal by mirror descent.
 """
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.minimisation import minimise
 from understudy.graphical.junction_tree import Holders, Node, junction_tree
 from understudy.graphical.marginals import Clique, Domain, Measured, product
 from understudy.graphical.markov import MarkovModel
@@ -24,8 +24,6 @@ from understudy.graphical.objective import Dual, Pooled, Potentials, Term, block
 
 Floats = NDArray[np.float64]
 
-# L-BFGS remembers this many steps.
-MEMORY = 20
 # The small models that a tree starts from need not be exact: the whole model follows.
 START_ITERATIONS = 25
 START_TOLERANCE = 1e-6
@@ -72,48 +70,8 @@ def estimate(
     else:
         x = dual.vector(_starting_potentials(domain, pooled, nodes, rows, iterations, shrinkage, ordered))
     if terms:
-        x = _minimise(dual, x, iterations, tolerance)
+        x = minimise(dual, x, iterations=iterations, tolerance=tolerance)
     return MarkovModel(domain, rows, nodes, *dual.distributions(x), dual.potentials(x))
-
-
-def _minimise(dual: Callable[[Floats], tuple[float, Floats]], x: Floats, iterations: int, tolerance: float) -> Floats:
-    """L-BFGS with a backtracking line search, in vector operations alone.
-
-    SciPy's solves small dense systems at every step, for which a linear algebra library may wake all its threads.
-    """
-    value, gradient = dual(x)
-    memory: deque[tuple[Floats, Floats, float]] = deque(maxlen=MEMORY)
-    for _ in range(iterations):
-        direction = _quasi_newton(gradient, memory)
-        slope, length = float(gradient @ direction), 1.0
-        for _ in range(30):
-            ahead, there = dual(x + length * direction)
-            if ahead <= value + 1e-4 * length * slope:
-                break
-            length /= 2
-        else:
-            return x
-        step, change = length * direction, there - gradient
-        gained, x, value, gradient = value - ahead, x + step, ahead, there
-        if (curvature := float(step @ change)) > 1e-12 * float(change @ change):
-            memory.append((step, change, curvature))
-        if gained <= tolerance * max(abs(value), 1.0) or np.abs(gradient).max() < 1e-7:
-            break
-    return x
-
-
-def _quasi_newton(gradient: Floats, memory: Sequence[tuple[Floats, Floats, float]]) -> Floats:
-    """The direction of descent, from the gradient and the remembered steps, changes of gradient and curvatures."""
-    direction, alphas = -gradient, []
-    for step, change, curvature in reversed(memory):
-        alphas.append(float(step @ direction) / curvature)
-        direction -= alphas[-1] * change
-    if memory:
-        _, change, curvature = memory[-1]
-        direction *= curvature / float(change @ change)
-    for (step, change, curvature), alpha in zip(memory, reversed(alphas), strict=True):
-        direction += (alpha - float(change @ direction) / curvature) * step
-    return direction
 
 
 def _starting_potentials(

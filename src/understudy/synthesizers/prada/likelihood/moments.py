@@ -36,7 +36,7 @@ MOST_CATEGORIES = 16
 """So many of the most common values of a categorical column have moments; the rest of them have none."""
 CLIP_RANGE = (1.0, 3.0)
 """For their moments rows are clipped to a squared norm between these multiples of its expectation."""
-NOISE_TARGET = 0.04
+NOISE_TARGET = 0.01
 """Rows are clipped as loosely as keeps the noise of a second moment at this deviation."""
 SCALE_OF_CATEGORIES = 0.5
 """Categories have this weight beside numbers. Rows are clipped to less then, so that products of numbers have less

@@ -44,10 +44,10 @@ class LikelihoodSettings(Settings):
             none, its columns with the target last.
     """
 
-    steps: int = 500
+    steps: int = 250
     batch_size: int = 800
     clip_norm: float = 0.5
-    rate: float = 0.008
+    rate: float = 0.012
     hidden: int = 16
     components: int = 4
     most_parents: int = 12
