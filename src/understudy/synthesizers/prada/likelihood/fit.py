@@ -227,14 +227,15 @@ class _Started:
     # What is public from here on ------------------------------------------------------------------------------------
 
     def finish(self, columns: Sequence[Column]) -> FittedDensity:
-        """Prunes inputs, calibrates, and finds the correction."""
+        """Calibrates, finds the parents, and then the correction."""
         made, rows = self._calibrated(columns, "first")
         norms = self._influences(made, rows)
         pairs = prune_parents(norms, self.settings.threshold, self._column_weights())
-        if (norms[~pairs] > 0.0).any():
+        if self.settings.cut:
             made, _ = self._calibrated(cut_inputs(columns, pairs, self.means, self.reading.owners), "last")
-        norms = np.where(pairs, norms, 0.0).astype(np.float32)
-        return FittedDensity(densities=made, norms=norms, pairs=pairs, correction=self._correction(made))
+        return FittedDensity(
+            densities=made, norms=norms.astype(np.float32), pairs=pairs, correction=self._correction(made)
+        )
 
     def _correction(self, made: Densities) -> Correction | None:
         if self.measured is None or self.moments is None:
