@@ -17,10 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.graphical.junction_tree import Holders, Node, junction_tree
+from understudy.graphical.junction_tree import Node, junction_tree
 from understudy.graphical.marginals import Clique, Domain, Measured, product
 from understudy.graphical.markov import MarkovModel
-from understudy.graphical.objective import Dual, Pooled, Potentials, Term, block_sizes, make_consistent, pool
+from understudy.graphical.objective import Dual, Potentials
+from understudy.graphical.pooling import Pool, Pooled
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +34,7 @@ START_TOLERANCE = 1e-6
 
 def estimate(
     domain: Domain,
-    measured: Sequence[Measured],
+    measured: Sequence[Measured] | Pool,
     *,
     rows: float,
     iterations: int = 300,
@@ -47,7 +48,7 @@ def estimate(
     Args:
         measured: Noisy marginals; several of one clique are pooled. A column in none of them comes out uniform. A
             marginal that was counted in blocks (`Measured.starts`) has its columns in the domain's order and is not
-            pooled.
+            pooled. Who estimates again and again hands over a `Pool` and adds to it.
         rows: How many rows there are.
         iterations: The most steps of L-BFGS.
         start: A model to start from, with some of the same cliques.
@@ -56,22 +57,15 @@ def estimate(
         tolerance: A step that gains less than this part of the dual is the last.
     """
     rows, ordered = max(float(rows), 1.0), ordered or {}
-    pooled = make_consistent(domain, pool(domain, [each for each in measured if not each.starts]), rows)
-    in_blocks = [each for each in measured if each.starts]
-    nodes = junction_tree(domain, [*pooled, *(each.clique for each in in_blocks)])
-    tree = {"rows": rows, "domain": domain, "nodes": nodes, "holders": Holders(domain, nodes)}
-    terms = [
-        Term.of_cells(clique, counts, sigma, block=size, ordered=ordered, **tree)
-        for clique, (counts, sigma) in pooled.items()
-        for size in block_sizes(clique, ordered)
-    ]
-    terms += [Term.of_blocks(each, pooled, **tree) for each in in_blocks]
-    dual = Dual(domain, nodes, pooled, terms, rows=rows, shrinkage=shrinkage)
+    pool = measured if isinstance(measured, Pool) else Pool(domain, measured)
+    pooled = pool.consistent(rows)
+    nodes = junction_tree(domain, [*pooled, *(each.clique for each in pool.in_blocks)])
+    dual = Dual(domain, nodes, pooled, pool.in_blocks, ordered=ordered, rows=rows, shrinkage=shrinkage)
     if start is not None:
         x = dual.vector(start.potentials)
     else:
         x = dual.vector(_starting_potentials(domain, pooled, nodes, rows, iterations, shrinkage, ordered))
-    if terms:
+    if dual.size:
         x = _minimise(dual, x, iterations, tolerance)
     return MarkovModel(domain, rows, nodes, *dual.distributions(x), dual.potentials(x))
 

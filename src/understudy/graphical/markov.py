@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from understudy.encoding.bins import Bins
 from understudy.graphical.bayes_net import BayesNet, ConditionalTable
-from understudy.graphical.junction_tree import Holders, Node, axes_of
+from understudy.graphical.junction_tree import Holders, Node
 from understudy.graphical.marginals import Clique, Domain
+from understudy.graphical.messages import axes_of
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]

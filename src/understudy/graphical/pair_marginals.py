@@ -19,9 +19,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.graphical.junction_tree import Node, summed
+from understudy.graphical.junction_tree import Node
 from understudy.graphical.marginals import Clique, Domain
 from understudy.graphical.markov import MarkovModel
+from understudy.graphical.messages import summed
 
 Floats = NDArray[np.float64]
 
