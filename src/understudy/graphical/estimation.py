@@ -27,9 +27,11 @@ Floats = NDArray[np.float64]
 
 # L-BFGS remembers this many steps.
 MEMORY = 20
-# The small models that a tree starts from need not be exact: the whole model follows.
+# What the whole model starts from need not be exact.
 START_ITERATIONS = 25
 START_TOLERANCE = 1e-6
+# No cell of a model holds less than this share of the rows, where its logarithm is taken.
+SMALLEST_CELL = 1e-15
 
 
 def estimate(
@@ -39,6 +41,7 @@ def estimate(
     rows: float,
     iterations: int = 300,
     start: MarkovModel | None = None,
+    new: Sequence[Clique] = (),
     shrinkage: float = 0.3,
     ordered: Mapping[str, int] | None = None,
     tolerance: float = 1e-10,
@@ -52,6 +55,7 @@ def estimate(
         rows: How many rows there are.
         iterations: The most steps of L-BFGS.
         start: A model to start from, with some of the same cliques.
+        new: Cliques that were measured since then. Their potentials are fitted first, all others held.
         shrinkage: c of `objective`. 0 fits as nearly as possible.
         ordered: For each column whose neighbouring cells are alike, how many cells, from the first, are ordered.
         tolerance: A step that gains less than this part of the dual is the last.
@@ -62,7 +66,8 @@ def estimate(
     nodes = junction_tree(domain, [*pooled, *(each.clique for each in pool.in_blocks)])
     dual = Dual(domain, nodes, pooled, pool.in_blocks, ordered=ordered, rows=rows, shrinkage=shrinkage)
     if start is not None:
-        x = dual.vector(start.potentials)
+        ahead = _potentials_of_new(domain, pooled, start, new, rows, shrinkage, ordered)
+        x = dual.vector({**start.potentials, **ahead})
     else:
         x = dual.vector(_starting_potentials(domain, pooled, nodes, rows, iterations, shrinkage, ordered))
     if dual.size:
@@ -108,6 +113,37 @@ def _quasi_newton(gradient: Floats, memory: Sequence[tuple[Floats, Floats, float
     for (step, change, curvature), alpha in zip(memory, reversed(alphas), strict=True):
         direction += (alpha - float(change @ direction) / curvature) * step
     return direction
+
+
+def _potentials_of_new(
+    domain: Domain,
+    pooled: Pooled,
+    start: MarkovModel,
+    new: Sequence[Clique],
+    rows: float,
+    shrinkage: float,
+    ordered: Mapping[str, int],
+) -> Potentials:
+    """The potentials that are best for some cliques if all others stay as they are in a model.
+
+    With p the model and λ one clique's potentials by now, log Z of others is log Σ p · exp(other - λ) over the cells of
+    the clique alone. Cliques that share no column are fitted together, as if they were independent of each other; of
+    those that share one, the first.
+    """
+    alone = list[Clique]()
+    for clique in map(domain.ordered, new):
+        if clique in pooled and not any(set(clique) & set(other) for other in alone):
+            alone.append(clique)
+    if not alone:
+        return {}
+    small = Domain({name: domain.sizes[name] for clique in alone for name in clique})
+    nodes = [Node(clique, -1 if i == 0 else 0, ()) for i, clique in enumerate(alone)]
+    own = {clique: pooled[clique] for clique in alone}
+    base = [np.log(np.maximum(start.marginal(clique) / start.rows, SMALLEST_CELL)) for clique in alone]
+    dual = Dual(small, nodes, own, ordered=ordered, rows=rows, shrinkage=shrinkage, base=base)
+    x = dual.vector(start.potentials)
+    dual.take_out(x)
+    return dual.potentials(_minimise(dual, x, START_ITERATIONS, START_TOLERANCE))
 
 
 def _starting_potentials(

@@ -62,6 +62,7 @@ class Dual:
         pooled: The measured marginals, which agree on single columns.
         in_blocks: Marginals that were counted in blocks; they are made to agree here.
         ordered: For each column whose neighbouring cells are alike, how many cells, from the first, are ordered.
+        base: log q on every node, if q is not the product of single columns.
     """
 
     def __init__(
@@ -74,9 +75,12 @@ class Dual:
         ordered: Mapping[str, int],
         rows: float,
         shrinkage: float,
+        base: Sequence[Floats] | None = None,
     ):
         self._passer = MessagePasser(domain, nodes)
         self._base = _log_independent(domain, pooled, self._passer)
+        for array, given in zip(self._passer.arrays(self._base), base or (), strict=base is not None):
+            array[...] = given
         self._blocks = blocks = Blocks(domain, list(pooled), ordered, in_blocks)
         self._cells = CellsOnNodes(domain, self._passer, blocks.cliques)
         own = [pooled[clique] for clique, _ in blocks.cliques[: len(pooled)]]
@@ -125,6 +129,10 @@ class Dual:
         """The marginals and conditionals of every node."""
         marginals, conditionals, _ = self._passer.run(self._passer.arrays(self._on_nodes(x / self._scale)))
         return marginals, conditionals
+
+    def take_out(self, x: Floats) -> None:
+        """Takes potentials out of q, for a q that they are part of."""
+        self._base -= self._on_nodes(x / self._scale) - self._base
 
     def _on_nodes(self, potentials: Floats) -> Floats:
         """log q and all potentials, added up on the nodes of the tree."""

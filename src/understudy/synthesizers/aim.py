@@ -66,6 +66,7 @@ from understudy.graphical.marginals import (
 )
 from understudy.graphical.markov import MarkovModel, MarkovNet
 from understudy.graphical.pair_marginals import pair_marginals
+from understudy.graphical.pooling import Pool
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.pair_selection import MOST_KEPT_BINS, PairErrors, PairSelection
 from understudy.privacy.plan import PlannedMechanism
@@ -130,7 +131,7 @@ class AIM(Settings):
     max_model_mb: float = 4.0
     rows_per_noise: float = 3.0
     shrinkage: float = 0.3
-    iterations: int = 10
+    iterations: int = 5
     last_iterations: int = 100
 
     name: ClassVar[str] = "aim"
@@ -238,23 +239,30 @@ class _State:
 
     def __init__(self, method: AIM, encoder: Encoder, bins: Mapping[str, Bins], measured: list[Measured]):
         self.method, self.rows, self.domain, self.measured = method, encoder.rows, Domain.of(bins), measured
+        self._pool = Pool(self.domain, measured)
         self.zscores = z_scores(encoder, bins)
         self._ordered = {name: len(b.edges) - 1 for name, b in bins.items() if encoder.columns[name].labels is None}
-        self.model = self._estimate(None, method.iterations, tolerance=1e-8)
+        self.model = self._estimate(None, (), method.iterations, tolerance=1e-8)
 
     def add(self, counted: list[Measured], *, last: bool) -> None:
         """Takes in more marginals; the last estimation is the most exact."""
         self.measured += counted
+        for each in counted:
+            self._pool.add(each)
         iterations = self.method.last_iterations if last else self.method.iterations
-        self.model = self._estimate(self.model, iterations, tolerance=1e-10 if last else 1e-8)
+        new = [each.clique for each in counted]
+        self.model = self._estimate(self.model, new, iterations, tolerance=1e-10 if last else 1e-8)
 
-    def _estimate(self, start: MarkovModel | None, iterations: int, *, tolerance: float) -> MarkovModel:
+    def _estimate(
+        self, start: MarkovModel | None, new: Sequence[Clique], iterations: int, *, tolerance: float
+    ) -> MarkovModel:
         return estimate(
             self.domain,
-            self.measured,
+            self._pool,
             rows=self.rows,
             iterations=iterations,
             start=start,
+            new=new,
             shrinkage=self.method.shrinkage,
             ordered=self._ordered,
             tolerance=tolerance,
