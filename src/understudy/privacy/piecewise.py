@@ -18,6 +18,8 @@ Whole = NDArray[np.int64]
 
 # Numbers beyond this are read as this; the range that floats have above it keeps widths and slopes from overflowing.
 LARGEST = 2.0**900
+# So many atoms are looked for one after another.
+FEW_ATOMS = 8
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -35,18 +37,29 @@ class Distribution:
     integer: bool = False
 
     def interval(self, x: Floats) -> tuple[Floats, Floats]:
-        """The probabilities (P(X < x), P(X <= x)) of every value; they differ on atoms and whole numbers alone."""
+        """The probabilities (P(X < x), P(X <= x)) of every value; they differ on atoms and whole numbers alone.
+
+        NaN stays NaN.
+        """
         if self.integer:
-            below, above = np.interp(x - 0.5, self.values, self.cdf), np.interp(x + 0.5, self.values, self.cdf)
+            below, above = (interpolated(x + half, self.values, self.cdf) for half in (-0.5, 0.5))
             return below, np.maximum(below, above)
-        after = np.searchsorted(self.values, x, side="right")
-        level = np.interp(x, self.values, self.cdf)
-        repeated = (after > 1) & (self.values[np.maximum(after - 2, 0)] == x)
-        if not np.any(repeated):  # most distributions have no atom, and a search takes longer than the rest
+        level = interpolated(x, self.values, self.cdf)
+        atoms = np.unique(self.values[1:][self.values[1:] == self.values[:-1]])
+        if not len(atoms):
             return level, level
-        first = np.searchsorted(self.values, x, side="left")
-        below = np.where(repeated, self.cdf[np.minimum(first, len(self.cdf) - 1)], level)
-        return below, np.where(repeated, self.cdf[after - 1], level)
+        first, after = (np.searchsorted(self.values, atoms, side=side) for side in ("left", "right"))
+        if len(atoms) > FEW_ATOMS:
+            atom = np.minimum(np.searchsorted(atoms, x), len(atoms) - 1)
+            repeated = atoms[atom] == x
+            below = np.where(repeated, self.cdf[first[atom]], level)
+            return below, np.where(repeated, self.cdf[after[atom] - 1], level)
+        below, above = level, level.copy()
+        for value, low, high in zip(atoms, self.cdf[first], self.cdf[after - 1], strict=True):
+            repeated = x == value
+            np.putmask(below, repeated, low)
+            np.putmask(above, repeated, high)
+        return below, above
 
     def quantile(self, u: Floats) -> Floats:
         """The value at probability u: the inverse of `interval`."""
@@ -85,10 +98,7 @@ class LevelScale:
             x = np.where(x < 0, np.nan, x)
         if self.step is not None:
             x = np.rint(x / self.step)
-        x = np.clip(x, self.low, self.high)
-        below, above = self.distribution.interval(x)
-        gone = np.isnan(x)
-        return np.where(gone, np.nan, below), np.where(gone, np.nan, above)
+        return self.distribution.interval(np.clip(x, self.low, self.high))
 
 
 def numbers(column: NDArray[Any]) -> Floats:

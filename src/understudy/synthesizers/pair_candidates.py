@@ -127,13 +127,14 @@ def _parts(home: NDArray[np.int64], nodes: list[tuple[int, int]]) -> NDArray[np.
 
 
 def pair_sums(cells: Floats, term: Callable[[Floats], Floats], weights: Floats, starts: NDArray[np.int64]) -> Floats:
-    """Σ a_u a_v f(x_uv) for every pair of columns, u over the bins of one and v over those of the other.
+    """Σ a_u a_v f(x_uv) for every pair of columns, u over the bins of one and v over those of the other; x symmetric.
 
     Column by column, so that what is computed for each cell stays in the processor's cache.
     """
     found = np.empty((len(starts), len(starts)))
-    for i, at in enumerate(itertools.pairwise([*starts.tolist(), len(weights)])):
-        found[i] = np.add.reduceat(weights[slice(*at)] @ term(cells[slice(*at)]) * weights, starts)
+    for i, (first, last) in enumerate(itertools.pairwise([*starts.tolist(), len(weights)])):
+        sums = weights[first:last] @ term(cells[first:last, first:])
+        found[i, i:] = found[i:, i] = np.add.reduceat(sums * weights[first:], starts[i:] - first)
     return found
 
 
