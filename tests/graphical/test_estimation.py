@@ -126,10 +126,11 @@ def test_a_new_clique_is_fitted_alone_before_the_whole_model():
     known = [Measured(clique, 1000 * project(joint, clique), 1.0) for clique in [("a", "b"), ("c",), ("d",)]]
     start = estimate(DOMAIN, known, rows=1000, iterations=3000)
     held = [*known, Measured(("c", "d"), 1000 * project(joint, ("c", "d")), 1.0)]
-    fitted = estimate(DOMAIN, held, rows=1000, iterations=1, start=start, new=[("d", "c")])
+    fitted = estimate(DOMAIN, held, rows=1000, iterations=1, start=start, new={("d", "c"): start.marginal(("d", "c"))})
     best = estimate(DOMAIN, held, rows=1000, iterations=3000)
     assert np.abs(fitted.marginal(("c", "d")) - best.marginal(("c", "d"))).max() < 0.5
-    again = estimate(DOMAIN, held, rows=1000, iterations=1, start=best, new=[("c", "d"), ("a", "b"), ("a",)])
+    known_by_now = {clique: best.marginal(clique) for clique in [("c", "d"), ("a", "b"), ("a",)]}
+    again = estimate(DOMAIN, held, rows=1000, iterations=1, start=best, new=known_by_now)
     assert np.abs(again.marginal(tuple(SIZES)) - best.marginal(tuple(SIZES))).max() < 0.1
 
 

@@ -29,6 +29,7 @@ Floats = NDArray[np.float64]
 MEMORY = 20
 # What the whole model starts from need not be exact.
 START_ITERATIONS = 25
+NEW_ITERATIONS = 12
 START_TOLERANCE = 1e-6
 # No cell of a model holds less than this share of the rows, where its logarithm is taken.
 SMALLEST_CELL = 1e-15
@@ -41,7 +42,7 @@ def estimate(
     rows: float,
     iterations: int = 300,
     start: MarkovModel | None = None,
-    new: Sequence[Clique] = (),
+    new: Mapping[Clique, Floats] | None = None,
     shrinkage: float = 0.3,
     ordered: Mapping[str, int] | None = None,
     tolerance: float = 1e-10,
@@ -55,7 +56,8 @@ def estimate(
         rows: How many rows there are.
         iterations: The most steps of L-BFGS.
         start: A model to start from, with some of the same cliques.
-        new: Cliques that were measured since then. Their potentials are fitted first, all others held.
+        new: Cliques that were measured since then, with the counts that `start` expects in them. Their potentials are
+            fitted first, all others held.
         shrinkage: c of `objective`. 0 fits as nearly as possible.
         ordered: For each column whose neighbouring cells are alike, how many cells, from the first, are ordered.
         tolerance: A step that gains less than this part of the dual is the last.
@@ -66,7 +68,7 @@ def estimate(
     nodes = junction_tree(domain, [*pooled, *(each.clique for each in pool.in_blocks)])
     dual = Dual(domain, nodes, pooled, pool.in_blocks, ordered=ordered, rows=rows, shrinkage=shrinkage)
     if start is not None:
-        ahead = _potentials_of_new(domain, pooled, start, new, rows, shrinkage, ordered)
+        ahead = _potentials_of_new(domain, pooled, start, new or {}, rows, shrinkage, ordered)
         x = dual.vector({**start.potentials, **ahead})
     else:
         x = dual.vector(_starting_potentials(domain, pooled, nodes, rows, iterations, shrinkage, ordered))
@@ -119,7 +121,7 @@ def _potentials_of_new(
     domain: Domain,
     pooled: Pooled,
     start: MarkovModel,
-    new: Sequence[Clique],
+    new: Mapping[Clique, Floats],
     rows: float,
     shrinkage: float,
     ordered: Mapping[str, int],
@@ -130,20 +132,22 @@ def _potentials_of_new(
     the clique alone. Cliques that share no column are fitted together, as if they were independent of each other; of
     those that share one, the first.
     """
-    alone = list[Clique]()
-    for clique in map(domain.ordered, new):
-        if clique in pooled and not any(set(clique) & set(other) for other in alone):
-            alone.append(clique)
-    if not alone:
+    base, taken = dict[Clique, Floats](), set[str]()
+    for given, expected in new.items():
+        clique = domain.ordered(given)
+        if clique in pooled and taken.isdisjoint(clique):
+            shares = np.transpose(expected, [given.index(name) for name in clique]) / start.rows
+            base[clique] = np.log(np.maximum(shares, SMALLEST_CELL))
+            taken.update(clique)
+    if not base:
         return {}
-    small = Domain({name: domain.sizes[name] for clique in alone for name in clique})
-    nodes = [Node(clique, -1 if i == 0 else 0, ()) for i, clique in enumerate(alone)]
-    own = {clique: pooled[clique] for clique in alone}
-    base = [np.log(np.maximum(start.marginal(clique) / start.rows, SMALLEST_CELL)) for clique in alone]
-    dual = Dual(small, nodes, own, ordered=ordered, rows=rows, shrinkage=shrinkage, base=base)
+    small = Domain({name: domain.sizes[name] for clique in base for name in clique})
+    nodes = [Node(clique, -1 if i == 0 else 0, ()) for i, clique in enumerate(base)]
+    own = {clique: pooled[clique] for clique in base}
+    dual = Dual(small, nodes, own, ordered=ordered, rows=rows, shrinkage=shrinkage, base=list(base.values()))
     x = dual.vector(start.potentials)
     dual.take_out(x)
-    return dual.potentials(_minimise(dual, x, START_ITERATIONS, START_TOLERANCE))
+    return dual.potentials(_minimise(dual, x, NEW_ITERATIONS, START_TOLERANCE))
 
 
 def _starting_potentials(

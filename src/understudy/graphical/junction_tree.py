@@ -13,6 +13,7 @@ Departures:
 """
 
 import dataclasses
+import functools
 import heapq
 import itertools
 from collections import Counter
@@ -35,7 +36,7 @@ class Node:
     parent: int
     separator: Clique
 
-    @property
+    @functools.cached_property
     def residual(self) -> Clique:
         """The columns that the clique adds to its parent's."""
         return tuple(name for name in self.clique if name not in self.separator)

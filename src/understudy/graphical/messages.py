@@ -52,6 +52,7 @@ class MessagePasser:
             self.size += sizes[i]
         self._weights = np.empty(self.size)
         self._arrays = self.arrays(self._weights)
+        self._parents = [node.parent for node in nodes]
         self._residual = [axes_of(node.residual, node.clique) for node in nodes]
         self._in_child = [shape_within(domain, node.separator, node.clique) for node in nodes]
         self._outside: list[tuple[int, ...]] = []  # the axes of a parent that a separator has not
@@ -82,17 +83,18 @@ class MessagePasser:
         arrays, totals = self._arrays, [np.ones(1)] * len(self.nodes)
         with np.errstate(over="ignore", invalid="ignore"):
             for i in range(len(arrays) - 1, 0, -1):
-                totals[i] = total = self._sums_up[i].of(arrays[i])
-                arrays[self.nodes[i].parent] *= total.reshape(self._in_parent[i])
-            totals[0] = arrays[0].sum(keepdims=True)
-        every = np.concatenate([total.ravel() for total in totals])
+                totals[i] = total = self._sums_up[i].flat(arrays[i])
+                arrays[self._parents[i]] *= total.reshape(self._in_parent[i])
+            totals[0] = arrays[0].sum(keepdims=True).ravel()
+        every = np.concatenate(totals)
         if not (every.min() > SMALLEST_TOTAL and every.max() < LARGEST_TOTAL):
             return self._carefully(potentials)
-        arrays[0] /= totals[0]
+        arrays[0] /= totals[0].item()
         for i in range(1, len(arrays)):
-            above = self._sums_down[i].of(arrays[self.nodes[i].parent])
-            arrays[i] *= (above / totals[i]).reshape(self._in_child[i])
-        return self._weights, math.log(float(totals[0].item()))
+            above = self._sums_down[i].flat(arrays[self._parents[i]])
+            above /= totals[i]
+            arrays[i] *= above.reshape(self._in_child[i])
+        return self._weights, math.log(totals[0].item())
 
     def _carefully(self, potentials: Floats) -> tuple[Floats, float]:
         marginals, _, log_z = self.run(self.arrays(potentials.copy()))
@@ -194,6 +196,12 @@ class Summation:
 
     def of(self, array: Floats) -> Floats:
         """The sum of one array."""
+        return self.flat(array).reshape(self._kept)
+
+    def flat(self, array: Floats) -> Floats:
+        """The sum of one array as a vector of its own."""
+        if not self._steps:
+            return array.flatten()
         for run, beside, adding in self._steps:
             if adding is not None:
                 array = array.reshape(-1, run * beside) @ adding
@@ -201,7 +209,7 @@ class Summation:
                 array = np.add.reduce(array.reshape(-1, run, beside), axis=1)
             else:
                 array = _ones(run) @ array.reshape(run, beside)
-        return array.reshape(self._kept)
+        return array.reshape(-1)
 
 
 def _adding(run: int, beside: int) -> Floats | None:

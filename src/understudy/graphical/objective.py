@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from understudy.graphical.blocks import Blocks
 from understudy.graphical.junction_tree import Holders, Node
 from understudy.graphical.marginals import Clique, Domain, Measured
-from understudy.graphical.messages import MessagePasser, Sums, axes_of, shape_within
+from understudy.graphical.messages import MessagePasser, Sums, shape_within
 from understudy.graphical.pooling import SMALLEST_SIGMA, Pooled, margin
 
 Floats = NDArray[np.float64]
@@ -161,7 +161,8 @@ class CellsOnNodes:
             own, place = nodes[home].clique, passer.at[home]
             if place.stop <= self._small:
                 node_cells.append(np.arange(place.start, place.stop))
-                clique_cells.append(_cells_within(passer.shapes[home], axes_of(clique, own)) + at.start)
+                axes = tuple(own.index(name) for name in clique)
+                clique_cells.append(_cells_within(passer.shapes[home], axes) + at.start)
             else:
                 summed = self._sums.down_to(home, clique)
                 self._large.append((home, at, shape_within(domain, clique, own), summed))

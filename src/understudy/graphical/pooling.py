@@ -4,13 +4,14 @@ The one rule: public mathematics. Nothing here sees a row, and nothing is drawn.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.graphical.marginals import Clique, Domain, Measured
-from understudy.graphical.messages import shape_within, summed
+from understudy.graphical.messages import summed
 
 Floats = NDArray[np.float64]
 Pooled = Mapping[Clique, tuple[Floats, float]]
@@ -22,15 +23,17 @@ SMALLEST_SIGMA = 0.5
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Average:
-    """The average of the counts of one clique, weighted by precision, and its sums along every axis."""
+    """The average of the counts of one clique, weighted by precision.
+
+    Attributes:
+        margins: Its sums along every axis, one after another.
+        bins: The bins of its columns, in the same order, as numbers among those of all columns.
+    """
 
     counts: Floats
     precision: float
-    margins: tuple[Floats, ...]
-
-    @property
-    def sigma(self) -> float:
-        return self.precision**-0.5
+    margins: Floats
+    bins: NDArray[np.int64]
 
 
 class Pool:
@@ -42,6 +45,8 @@ class Pool:
 
     def __init__(self, domain: Domain, measured: Iterable[Measured] = ()):
         self._domain, self._averages = domain, dict[Clique, _Average]()
+        starts = np.cumsum([0, *domain.shape(domain.names)])
+        self._starts = dict(zip(domain.names, starts.tolist(), strict=False))
         self.in_blocks: list[Measured] = []
         for each in measured:
             self.add(each)
@@ -58,8 +63,9 @@ class Pool:
             total = known.precision * known.counts + precision * counts
             precision += known.precision
             counts = total / precision
-        margins = tuple(margin(counts, axis) for axis in range(counts.ndim))
-        self._averages[clique] = _Average(counts, precision, margins)
+        margins = np.concatenate([margin(counts, axis) for axis in range(counts.ndim)])
+        ranges = [np.arange(self._domain.sizes[name]) + self._starts[name] for name in clique]
+        self._averages[clique] = _Average(counts, precision, margins, np.concatenate(ranges))
 
     def consistent(self, rows: float) -> dict[Clique, tuple[Floats, float]]:
         """The averages, made to agree on the number of rows and on every single column.
@@ -68,33 +74,46 @@ class Pool:
         as far as single columns go. Without this, marginals that disagree would hold large potentials against each
         other.
         """
-        singles = self._singles(rows)
-        found: dict[Clique, tuple[Floats, float]] = {(name,): single for name, single in singles.items()}
-        for clique, known in self._averages.items():
-            size = known.counts.size
-            lacking = rows - float(known.margins[0].sum())
-            agreed = known.counts + lacking / size
-            for name, own in zip(clique, known.margins, strict=True):
-                # Spread evenly, what is lacking is in the margin by now; corrections of other axes add up to 0 in it.
-                gap = (singles[name][0] - own - lacking / len(own)) * (len(own) / size)
-                agreed += gap.reshape(shape_within(self._domain, (name,), clique))
-            found[clique] = agreed, known.sigma
+        if not self._averages:
+            return {}
+        known = list(self._averages.values())
+        margins, bins = (np.concatenate([getattr(each, name) for each in known]) for name in ("margins", "bins"))
+        lengths = np.array([size for each in known for size in each.counts.shape])
+        cells = np.array([each.counts.size for each in known for _ in each.counts.shape])
+        weights = np.array([each.precision for each in known for _ in each.counts.shape]) * lengths / cells
+        weight = np.repeat(weights, lengths)
+        sums = np.bincount(bins, margins * weight, sum(self._domain.sizes.values())).astype(np.float64)
+        precision = np.bincount(bins, weight, len(sums)).astype(np.float64)
+        singles = self._singles(sums, precision, rows)
+        # What is lacking is spread evenly; then every axis is corrected, which changes nothing along the others.
+        first = np.cumsum([0, *(each.counts.ndim for each in known[:-1])])
+        totals = np.add.reduceat(margins, np.cumsum([0, *lengths[:-1]]))
+        lacking = (rows - totals) / lengths
+        gaps = (singles[bins] - margins - np.repeat(lacking, lengths)) * np.repeat(lengths / cells, lengths)
+        parts = np.split(gaps, np.cumsum(lengths)[:-1])
+        found = self._measured_singles(singles, precision)
+        for (clique, each), at in zip(self._averages.items(), first.tolist(), strict=True):
+            even = lacking[at] * lengths[at] / cells[at]
+            own = functools.reduce(np.add.outer, parts[at : at + each.counts.ndim])
+            found[clique] = each.counts + (own + even), each.precision**-0.5
         return found
 
-    def _singles(self, rows: float) -> dict[str, tuple[Floats, float]]:
-        """The counts of every measured column, none negative, and the deviation of their noise."""
-        sums = {name: (np.zeros(size), 0.0) for name, size in self._domain.sizes.items()}
-        for clique, known in self._averages.items():
-            for name, own in zip(clique, known.margins, strict=True):
-                weight = known.precision * len(own) / known.counts.size
-                total, precision = sums[name]
-                sums[name] = total + weight * own, precision + weight
-        found = {}
-        for name, (total, precision) in sums.items():
-            if precision > 0:
-                counts = total / precision + (rows - total.sum() / precision) / len(total)
-                counts = np.maximum(counts, precision**-0.5 / 4)  # a quarter of the noise may be in an empty cell
-                found[name] = counts * (rows / counts.sum()), precision**-0.5
+    def _singles(self, sums: Floats, precision: Floats, rows: float) -> Floats:
+        """The counts of all bins of all columns, none negative, from their weighted sums and the weights'."""
+        starts = np.array(list(self._starts.values()))
+        lengths = np.array(list(self._domain.sizes.values()))
+        precision = np.maximum(precision, 1e-300)  # a column that was not measured is 0, and is not asked for
+        counts = sums / precision
+        counts += np.repeat((rows - np.add.reduceat(counts, starts)) / lengths, lengths)
+        counts = np.maximum(counts, precision**-0.5 / 4)  # a quarter of the noise may be in an empty cell
+        return counts * np.repeat(rows / np.add.reduceat(counts, starts), lengths)
+
+    def _measured_singles(self, singles: Floats, precision: Floats) -> dict[Clique, tuple[Floats, float]]:
+        """The single columns that some marginal holds, and the deviation of their noise."""
+        found: dict[Clique, tuple[Floats, float]] = {}
+        for name, start in self._starts.items():
+            if precision[start] > 0:
+                found[(name,)] = singles[start : start + self._domain.sizes[name]], float(precision[start] ** -0.5)
         return found
 
 

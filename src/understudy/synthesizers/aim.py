@@ -37,6 +37,7 @@ Departures:
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -200,7 +201,7 @@ class AIM(Settings):
                 number += 1
             left = left - share * len(counted) if left > share * len(counted) + 1e-12 else 0.0
             ledger.step(round(PROGRESS * (1 - left)) - 1, PROGRESS)  # the estimation is still to come
-            state.add(counted, last=not left)
+            state.add(counted, guesses, last=not left)
             moved = sum(
                 np.abs(state.model.marginal(each.clique) - guess).sum()
                 for each, guess in zip(counted, guesses, strict=True)
@@ -242,19 +243,19 @@ class _State:
         self._pool = Pool(self.domain, measured)
         self.zscores = z_scores(encoder, bins)
         self._ordered = {name: len(b.edges) - 1 for name, b in bins.items() if encoder.columns[name].labels is None}
-        self.model = self._estimate(None, (), method.iterations, tolerance=1e-8)
+        self.model = self._estimate(None, {}, method.iterations, tolerance=1e-8)
 
-    def add(self, counted: list[Measured], *, last: bool) -> None:
-        """Takes in more marginals; the last estimation is the most exact."""
+    def add(self, counted: list[Measured], guesses: list[Floats], *, last: bool) -> None:
+        """Takes in more marginals, and what the model said of them; the last estimation is the most exact."""
         self.measured += counted
         for each in counted:
             self._pool.add(each)
         iterations = self.method.last_iterations if last else self.method.iterations
-        new = [each.clique for each in counted]
+        new = {each.clique: guess for each, guess in zip(counted, guesses, strict=True)}
         self.model = self._estimate(self.model, new, iterations, tolerance=1e-10 if last else 1e-8)
 
     def _estimate(
-        self, start: MarkovModel | None, new: Sequence[Clique], iterations: int, *, tolerance: float
+        self, start: MarkovModel | None, new: Mapping[Clique, Floats], iterations: int, *, tolerance: float
     ) -> MarkovModel:
         return estimate(
             self.domain,
@@ -274,9 +275,12 @@ class _Rounds:
 
     def __init__(self, method: AIM, coded: PrivateRows, state: _State, ledger: Ledger):
         self._method, self._coded, self._state, self._ledger = method, coded, state, ledger
-        self._candidates = Candidates.of(state.domain, method.degree)
         self._choice, self._sigma, self._softened = FilterShare(ROUNDS, 1.0), 0.0, dict[str, Floats]()
         self._allowed: list[Clique] = []
+
+    @functools.cached_property
+    def _candidates(self) -> "Candidates":
+        return Candidates.of(self._state.domain, self._method.degree)
 
     def begin(self, share: float, *, used: float, key: Key) -> None:
         """Takes the model as it is now; the choices that follow have this share of the budget each."""
