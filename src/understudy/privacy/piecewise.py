@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.privacy.interpolation import interpolated
+from understudy.privacy.interpolation import interpolated, place_among
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -50,7 +50,7 @@ class Distribution:
             return level, level
         first, after = (np.searchsorted(self.values, atoms, side=side) for side in ("left", "right"))
         if len(atoms) > FEW_ATOMS:
-            atom = np.minimum(np.searchsorted(atoms, x), len(atoms) - 1)
+            atom = np.maximum(place_among(x, atoms), 0)
             repeated = atoms[atom] == x
             below = np.where(repeated, self.cdf[first[atom]], level)
             return below, np.where(repeated, self.cdf[after[atom] - 1], level)
@@ -116,5 +116,7 @@ def is_missing(column: NDArray[Any], *, coded: bool) -> NDArray[np.bool_]:
 
 def bin_of(values: Floats, edges: Floats) -> Whole:
     """The bin [edges[i], edges[i + 1]) of every value; beyond the edges the nearest one, and -1 for NaN."""
-    found = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-    return np.where(np.isnan(values), -1, found)
+    found = place_among(values, edges)
+    np.minimum(np.maximum(found, 0, out=found), len(edges) - 2, out=found)
+    np.putmask(found, np.isnan(values), -1)
+    return found
