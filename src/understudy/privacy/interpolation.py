@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 CELLS = 4096
-"""A guide table has this many cells of equal width."""
+"""A guide table has this many cells."""
 MANY = 16_384
 """For fewer numbers than this, no guide table is made."""
 AWAY = 1e-3
 """How far from its edges, in cells, a number may be taken for one of the neighbouring cell."""
-FAR_OUT, FARTHEST_OUT = 0.01, 4.0
-"""If this share of the knots, the outermost ones, lie farther out than so many times the width of all others, the guide
-table begins or ends with the others."""
+CELLS_PER_KNOT, MOST_CELLS = 16, 2**17
+"""It has more, if there are many knots."""
+FARTHEST_OUT = 4.0
+"""It reaches so many times as far from the middle half of the knots as that is wide, or to the outermost knots."""
+FAR_OUT = 0.01
+"""Cells that grow with numbers reach to all knots but this share of them on both sides."""
 MANY_TIMES = 64.0
 """If the largest knot is more than so many times the smallest, the outermost ones apart, cells grow with numbers."""
 MOST_CROWDED = 0.5
@@ -40,32 +43,43 @@ class Pieces:
 
     Args:
         at: Ascending knots.
-        cells: Of the guide table.
+        cells: Of the guide table, if not as many as are needed.
     """
 
-    def __init__(self, at: Array, cells: int = CELLS):
-        self._at, self._next = at, np.append(at[1:], at.dtype.type(np.inf))
-        self._cells = _log_cells(at, cells) or _even_cells(at, cells)
+    def __init__(self, at: Array, cells: int | None = None):
+        cells = cells or max(CELLS, min(CELLS_PER_KNOT * len(at), MOST_CELLS))
+        last = np.append(at[1:] > at[:-1], True)
+        self._last = None if last.all() else np.flatnonzero(last)  # of every place, the last knot there
+        self._at = at = at[last]
+        self._next, self._cells = (
+            np.append(at[1:], at.dtype.type(np.inf)),
+            _log_cells(at, cells) or _even_cells(at, cells),
+        )
         edges, away = self._cells.edges, self._cells.away
         guide = np.maximum(np.searchsorted(at, edges[:-1] - away, side="right") - 1, 0)
         crowded = np.searchsorted(at, edges[1:] + away, side="right") - 1 - guide > 1
         # One cell more on both sides, for numbers beyond the table.
         self._guide = np.concatenate([[0], guide, guide[-1:]])
         self._crowded = np.concatenate([[True], crowded, [crowded[-1] or edges[-1] < at[-1]]])
-        self._helps = self._crowded[self._cells.of((at[:-1] + at[1:]) / 2)].mean() < MOST_CROWDED
+        middles = self._cells.of(at[:-1] / 2 + at[1:] / 2)
+        self._helps = len(at) > 1 and self._crowded[middles].mean() < MOST_CROWDED
 
     def __call__(self, x: Array) -> NDArray[np.intp]:
         """The last knot that is not above each number, which lies between the first and the last knot; any for NaN."""
-        if not self._helps:
-            return np.minimum(np.searchsorted(self._at, x, side="right") - 1, len(self._at) - 1)
+        piece = self._by_table(x) if self._helps else self._searched(x)
+        return piece if self._last is None else self._last[piece]
+
+    def _by_table(self, x: Array) -> NDArray[np.intp]:
         cell = self._cells.of(x)
         piece = self._guide[cell]
         piece += x >= self._next[piece]
         crowded = np.flatnonzero(self._crowded[cell])
         if len(crowded):
-            found = np.searchsorted(self._at, x[crowded], side="right") - 1
-            piece[crowded] = np.minimum(found, len(self._at) - 1)  # NaN is sorted to the end
+            piece[crowded] = self._searched(x[crowded])
         return piece
+
+    def _searched(self, x: Array) -> NDArray[np.intp]:
+        return np.minimum(np.searchsorted(self._at, x, side="right") - 1, len(self._at) - 1)  # NaN is sorted to the end
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,12 +107,11 @@ class _EvenCells:
 
 
 def _even_cells(at: Array, cells: int) -> _EvenCells:
-    """Cells between the outermost knots, or between all others if these are very far out."""
-    few = int(FAR_OUT * len(at)) or min(1, len(at) // 8)
-    low, high = at[few], at[len(at) - 1 - few]
+    """Cells around the middle half of the knots."""
+    low, high = at[len(at) // 4], at[-1 - len(at) // 4]
     with np.errstate(over="ignore", invalid="ignore"):
         far = FARTHEST_OUT * (high - low)
-        low, high = (low if low - at[0] > far else at[0]), (high if at[-1] - high > far else at[-1])
+        low, high = max(at[0], low - far), min(at[-1], high + far)
         width = float(high) - float(low)
         scale = cells / width if width > 0 and np.isfinite(cells / width) else 0.0
         edges = float(low) + np.arange(cells + 1) * (width / cells)
@@ -143,7 +156,7 @@ class Interpolation:
         cells: Of the guide table.
     """
 
-    def __init__(self, at: Array, to: Array, cells: int = CELLS):
+    def __init__(self, at: Array, to: Array, cells: int | None = None):
         self._at, self._to = at, to
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             slopes = np.diff(to) / np.diff(at)  # not finite at repeated knots, of which the last one is found
@@ -168,7 +181,7 @@ class Interpolation:
 
 def interpolated(x: Array, at: Array, to: Array) -> Array:
     """What `numpy.interp` gives, by a guide table if there are many numbers."""
-    if x.size < MANY or len(at) < 2 or x.ndim != 1:
+    if x.size < max(MANY, CELLS_PER_KNOT * len(at)) or len(at) < 2 or x.ndim != 1:
         return np.interp(x, at, to)
     return Interpolation(at, to)(x)
 
@@ -178,7 +191,7 @@ def place_among(x: Array, at: Array) -> NDArray[np.intp]:
 
     By a guide table if there are many numbers. NaN has any place.
     """
-    if x.size < MANY or len(at) < FEW_KNOTS or x.ndim != 1:
+    if x.size < max(MANY, CELLS_PER_KNOT * len(at)) or len(at) < FEW_KNOTS or x.ndim != 1:
         return np.searchsorted(at, x, side="right") - 1
     found = Pieces(at)(np.minimum(np.maximum(x, at[0]), at[-1]))
     found -= x < at[0]

@@ -45,7 +45,8 @@ class Distribution:
             below, above = (interpolated(x + half, self.values, self.cdf) for half in (-0.5, 0.5))
             return below, np.maximum(below, above)
         level = interpolated(x, self.values, self.cdf)
-        atoms = np.unique(self.values[1:][self.values[1:] == self.values[:-1]])
+        jumps = (self.values[1:] == self.values[:-1]) & (self.cdf[1:] > self.cdf[:-1])
+        atoms = np.unique(self.values[1:][jumps])
         if not len(atoms):
             return level, level
         first, after = (np.searchsorted(self.values, atoms, side=side) for side in ("left", "right"))
