@@ -14,6 +14,7 @@ Results are added to the file; a line of the same case, method and settings is r
 
 import argparse
 import collections
+import compileall
 import contextlib
 import json
 import os
@@ -64,6 +65,7 @@ def cost_of(command: Sequence[str], limit: float) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "XDG_CACHE_HOME": cache}  # no compiled program is there yet
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
         started = [sys.executable, "-S", "-c", LAUNCHER, str(limit), *command]
         shown = subprocess.run(started, env=environment, capture_output=True, text=True, check=True)
     code, wall, cpu, peak = json.loads(shown.stdout.splitlines()[-1])
@@ -185,6 +187,7 @@ def main() -> None:
     arguments = parser.parse_args()
     asked, made = GROWTH if arguments.growth else {name: CASES[name] for name in arguments.cases}, []
     shown = shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]])
+    compileall.compile_dir(us.__path__[0], quiet=1)
     for name, case in asked.items():
         if not case.at_hand:
             print(f"{name}: left out, {case.needs} is not in the folder that UNDERSTUDY_DATA names", flush=True)

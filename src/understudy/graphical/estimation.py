@@ -25,6 +25,8 @@ from understudy.graphical.pooling import Pool, Pooled
 
 Floats = NDArray[np.float64]
 
+# What is being done, for a progress bar.
+ESTIMATING = "estimate the graphical model"
 # L-BFGS remembers this many steps.
 MEMORY = 20
 # What the whole model starts from need not be exact.

@@ -50,7 +50,7 @@ from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.bins import Bins, bin_rows
 from understudy.encoding.encoder import Encoder
-from understudy.graphical.estimation import estimate
+from understudy.graphical.estimation import ESTIMATING, estimate
 from understudy.graphical.junction_tree import megabytes, model_size
 from understudy.graphical.marginals import (
     Clique,
@@ -201,6 +201,8 @@ class AIM(Settings):
                 number += 1
             left = left - share * len(counted) if left > share * len(counted) + 1e-12 else 0.0
             ledger.step(round(PROGRESS * (1 - left)) - 1, PROGRESS)  # the estimation is still to come
+            if not left:
+                ledger.phase(ESTIMATING)
             state.add(counted, guesses, last=not left)
             moved = sum(
                 np.abs(state.model.marginal(each.clique) - guess).sum()

@@ -31,7 +31,7 @@ from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.bins import bin_rows
 from understudy.encoding.encoder import Encoder
-from understudy.graphical.estimation import estimate
+from understudy.graphical.estimation import ESTIMATING, estimate
 from understudy.graphical.marginals import (
     Clique,
     Domain,
@@ -115,6 +115,7 @@ class MST(Settings):
             for a, b in self.tree(coded, domain, measured, z_scores(encoder, bins), encoder.rows, ledger, key):
                 what, draw = f"count '{a}' with '{b}'", key.child("pair").child(a).child(b)
                 measured.append(measure(coded, (a, b), domain, planned="pairs", what=what, ledger=ledger, key=draw))
+        ledger.phase(ESTIMATING)
         model = estimate(
             domain,
             measured,

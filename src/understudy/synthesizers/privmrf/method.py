@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.encoder import Encoder
+from understudy.graphical.estimation import ESTIMATING
 from understudy.graphical.marginals import Measured, all_pairs, cut, expected_sampling_error, from_encoder
 from understudy.graphical.markov import MarkovNet
 from understudy.privacy.ledger import FilterShare, Ledger
@@ -156,6 +157,7 @@ class PrivMRF(Settings):
         if width > 1:
             graph = self.graph(context, model.measured)
             self._measure(context, model, graph, wanted)
+        ledger.phase(ESTIMATING)
         fitted = model.estimate(tolerance=1e-8).to_bayesnet(bins)
         ledger.step(1, 1)
         return fitted
