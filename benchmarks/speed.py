@@ -120,9 +120,11 @@ def fits(
                 yield {**line, "what": "sample", "rows": SAMPLED, **cost_of(command, limit)}
 
 
-def peers(name: str, case: Case, pythons: dict[str, str], limit: float) -> Iterator[dict[str, Any]]:
+def peers(
+    name: str, case: Case, asked: Sequence[str], pythons: dict[str, str], limit: float
+) -> Iterator[dict[str, Any]]:
     """One line for each peer that is installed; for the others, a sentence on the screen."""
-    wanted = {peer: whose for peer, whose in speed_peers.PEERS.items() if case.suffix == ".csv"}
+    wanted = {peer: speed_peers.PEERS[peer] for peer in asked if case.suffix == ".csv"}
     there = {
         whose: speed_peers.importable(pythons[whose], speed_peers.PACKAGES[whose]) for whose in set(wanted.values())
     }
@@ -180,6 +182,7 @@ def main() -> None:
         "--methods", nargs="+", default=[], help="those of the case unless named; `none` for peers alone"
     )
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the method")
+    parser.add_argument("--peers", nargs="*", choices=speed_peers.PEERS, default=list(speed_peers.PEERS))
     parser.add_argument("--growth", action="store_true", help="twice the rows, columns and categories, as ratios")
     parser.add_argument("--limit", type=float, default=300.0, help="wall seconds after which a process is ended")
     for peer in speed_peers.PACKAGES:
@@ -195,7 +198,7 @@ def main() -> None:
         methods = arguments.methods or (["prada", "aim", "copula"] if arguments.growth else [])
         runs = [] if methods == ["none"] else fits(name, case, methods, arguments.set, arguments.limit)
         pythons = {peer: getattr(arguments, peer) for peer in speed_peers.PACKAGES}
-        others = [] if arguments.growth else peers(name, case, pythons, arguments.limit)
+        others = [] if arguments.growth else peers(name, case, arguments.peers, pythons, arguments.limit)
         for each in (*runs, *others) if not arguments.output else _kept(arguments.output, shown, runs, others):
             made.append(each)
             print(json.dumps(each), flush=True)

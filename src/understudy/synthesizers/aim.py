@@ -46,6 +46,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.bins import Bins, bin_rows
@@ -170,6 +171,7 @@ class AIM(Settings):
         found = self.measure(rows, encoder, ledger=ledger, key=key)
         return found.model.to_bayesnet(found.bins)
 
+    @one_thread_each()
     def measure(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "MeasuredModel":
         """The graphical model, and the marginals that it was made from.
 

@@ -39,6 +39,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.encoder import Encoder
@@ -130,6 +131,7 @@ class PrivMRF(Settings):
             PlannedMechanism(name=FILTER, mechanism="privacy filter", share=rest * (1.0 - self.graph_share)),
         ]
 
+    @one_thread_each()
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MarkovNet:
         """Scores pairs, grows the graph, then selects and measures marginals.
 
