@@ -14,6 +14,7 @@ Results are added to the file; a line of the same case, method and settings is r
 
 import argparse
 import collections
+import compileall
 import contextlib
 import json
 import os
@@ -64,6 +65,7 @@ def cost_of(command: Sequence[str], limit: float) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "XDG_CACHE_HOME": cache}  # no compiled program is there yet
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
         started = [sys.executable, "-S", "-c", LAUNCHER, str(limit), *command]
         shown = subprocess.run(started, env=environment, capture_output=True, text=True, check=True)
     code, wall, cpu, peak = json.loads(shown.stdout.splitlines()[-1])
@@ -118,9 +120,11 @@ def fits(
                 yield {**line, "what": "sample", "rows": SAMPLED, **cost_of(command, limit)}
 
 
-def peers(name: str, case: Case, pythons: dict[str, str], limit: float) -> Iterator[dict[str, Any]]:
+def peers(
+    name: str, case: Case, asked: Sequence[str], pythons: dict[str, str], limit: float
+) -> Iterator[dict[str, Any]]:
     """One line for each peer that is installed; for the others, a sentence on the screen."""
-    wanted = {peer: whose for peer, whose in speed_peers.PEERS.items() if case.suffix == ".csv"}
+    wanted = {peer: speed_peers.PEERS[peer] for peer in asked if case.suffix == ".csv"}
     there = {
         whose: speed_peers.importable(pythons[whose], speed_peers.PACKAGES[whose]) for whose in set(wanted.values())
     }
@@ -178,6 +182,7 @@ def main() -> None:
         "--methods", nargs="+", default=[], help="those of the case unless named; `none` for peers alone"
     )
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the method")
+    parser.add_argument("--peers", nargs="*", choices=speed_peers.PEERS, default=list(speed_peers.PEERS))
     parser.add_argument("--growth", action="store_true", help="twice the rows, columns and categories, as ratios")
     parser.add_argument("--limit", type=float, default=300.0, help="wall seconds after which a process is ended")
     for peer in speed_peers.PACKAGES:
@@ -185,6 +190,7 @@ def main() -> None:
     arguments = parser.parse_args()
     asked, made = GROWTH if arguments.growth else {name: CASES[name] for name in arguments.cases}, []
     shown = shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]])
+    compileall.compile_dir(us.__path__[0], quiet=1)
     for name, case in asked.items():
         if not case.at_hand:
             print(f"{name}: left out, {case.needs} is not in the folder that UNDERSTUDY_DATA names", flush=True)
@@ -192,7 +198,7 @@ def main() -> None:
         methods = arguments.methods or (["prada", "aim", "copula"] if arguments.growth else [])
         runs = [] if methods == ["none"] else fits(name, case, methods, arguments.set, arguments.limit)
         pythons = {peer: getattr(arguments, peer) for peer in speed_peers.PACKAGES}
-        others = [] if arguments.growth else peers(name, case, pythons, arguments.limit)
+        others = [] if arguments.growth else peers(name, case, arguments.peers, pythons, arguments.limit)
         for each in (*runs, *others) if not arguments.output else _kept(arguments.output, shown, runs, others):
             made.append(each)
             print(json.dumps(each), flush=True)

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.privacy.interpolation import interpolated
+from understudy.privacy.interpolation import interpolated, place_among
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 # Numbers beyond this are read as this; the range that floats have above it keeps widths and slopes from overflowing.
 LARGEST = 2.0**900
+# So many atoms are looked for one after another.
+FEW_ATOMS = 8
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -35,18 +37,30 @@ class Distribution:
     integer: bool = False
 
     def interval(self, x: Floats) -> tuple[Floats, Floats]:
-        """The probabilities (P(X < x), P(X <= x)) of every value; they differ on atoms and whole numbers alone."""
+        """The probabilities (P(X < x), P(X <= x)) of every value; they differ on atoms and whole numbers alone.
+
+        NaN stays NaN.
+        """
         if self.integer:
-            below, above = np.interp(x - 0.5, self.values, self.cdf), np.interp(x + 0.5, self.values, self.cdf)
+            below, above = (interpolated(x + half, self.values, self.cdf) for half in (-0.5, 0.5))
             return below, np.maximum(below, above)
-        after = np.searchsorted(self.values, x, side="right")
-        level = np.interp(x, self.values, self.cdf)
-        repeated = (after > 1) & (self.values[np.maximum(after - 2, 0)] == x)
-        if not np.any(repeated):  # most distributions have no atom, and a search takes longer than the rest
+        level = interpolated(x, self.values, self.cdf)
+        jumps = (self.values[1:] == self.values[:-1]) & (self.cdf[1:] > self.cdf[:-1])
+        atoms = np.unique(self.values[1:][jumps])
+        if not len(atoms):
             return level, level
-        first = np.searchsorted(self.values, x, side="left")
-        below = np.where(repeated, self.cdf[np.minimum(first, len(self.cdf) - 1)], level)
-        return below, np.where(repeated, self.cdf[after - 1], level)
+        first, after = (np.searchsorted(self.values, atoms, side=side) for side in ("left", "right"))
+        if len(atoms) > FEW_ATOMS:
+            atom = np.maximum(place_among(x, atoms), 0)
+            repeated = atoms[atom] == x
+            below = np.where(repeated, self.cdf[first[atom]], level)
+            return below, np.where(repeated, self.cdf[after[atom] - 1], level)
+        below, above = level, level.copy()
+        for value, low, high in zip(atoms, self.cdf[first], self.cdf[after - 1], strict=True):
+            repeated = x == value
+            np.putmask(below, repeated, low)
+            np.putmask(above, repeated, high)
+        return below, above
 
     def quantile(self, u: Floats) -> Floats:
         """The value at probability u: the inverse of `interval`."""
@@ -85,10 +99,7 @@ class LevelScale:
             x = np.where(x < 0, np.nan, x)
         if self.step is not None:
             x = np.rint(x / self.step)
-        x = np.clip(x, self.low, self.high)
-        below, above = self.distribution.interval(x)
-        gone = np.isnan(x)
-        return np.where(gone, np.nan, below), np.where(gone, np.nan, above)
+        return self.distribution.interval(np.clip(x, self.low, self.high))
 
 
 def numbers(column: NDArray[Any]) -> Floats:
@@ -106,5 +117,7 @@ def is_missing(column: NDArray[Any], *, coded: bool) -> NDArray[np.bool_]:
 
 def bin_of(values: Floats, edges: Floats) -> Whole:
     """The bin [edges[i], edges[i + 1]) of every value; beyond the edges the nearest one, and -1 for NaN."""
-    found = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-    return np.where(np.isnan(values), -1, found)
+    found = place_among(values, edges)
+    np.minimum(np.maximum(found, 0, out=found), len(edges) - 2, out=found)
+    np.putmask(found, np.isnan(values), -1)
+    return found

@@ -39,6 +39,9 @@ class TableLedger(Ledger):
     def on_step(self) -> Callable[[int, int], None] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._whole.on_step
 
+    def phase(self, what: str) -> None:
+        self._whole.phase(f"{self._table}: {what}")
+
     def left(self, name: str) -> float:
         return self._whole.left(_name(self._table, self.planned(name).name))
 

@@ -132,6 +132,7 @@ class MERF(Settings):
         target = shrunk(total / encoder.rows, embedding, self.shrink * sigma / encoder.rows)
         columns = embedding.columns
         start = generator.initial(columns, self.widths, len(columns), key.child("generator").numpy())
+        ledger.phase("fit the generator to the mean embedding")
         params = generator.fit(
             start,
             embedding,

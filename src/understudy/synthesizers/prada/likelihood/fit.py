@@ -228,6 +228,7 @@ class _Started:
 
     def finish(self, columns: Sequence[Column]) -> FittedDensity:
         """Calibrates, finds the parents, and then the correction."""
+        self.request.ledger.phase("calibrate the densities, and find the parents")
         made, rows = self._calibrated(columns, "first")
         norms = self._influences(made, rows)
         pairs = prune_parents(norms, self.settings.threshold, self._column_weights())
@@ -244,6 +245,7 @@ class _Started:
         count, known = self.settings.correction_rows, self.measured
         if not count:
             return None
+        self.request.ledger.phase("learn which rows to keep")
         return correction_of(made, known.bins, known.measured, self.moments, rows=rows, pool_rows=count, key=key)
 
     def _calibrated(self, columns: Sequence[Column], name: str) -> tuple[Densities, PublicRows]:
@@ -274,6 +276,7 @@ def _start(request: FitRequest) -> _Started:
         return _alone(request, variables)
     measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"))
     moments = measure_moments(request.rows, encoder, order, ledger=ledger, key=key)
+    ledger.phase("draw rows of the graphical model, and weigh them by what was measured")
     pool = _first_pool(measured, moments, variables, encoder, settings.pool_rows, key.child("first pool"))
     codes = pool.codes(measured.bins)
     weights = _tilted(pool, codes, measured, moments, encoder)
@@ -328,6 +331,7 @@ def _distilled(
     columns = [column for column, _ in started]
     parts = parts_of(columns, reading.variables, components=settings.components)
     if measured is not None:
+        request.ledger.phase("learn the densities from these rows")
         steps, rate = settings.distillation_steps, settings.distillation_rate
         columns = _distil(columns, parts, rows, weights, steps, rate, request.key.child("first"))
     return _Started(
