@@ -172,15 +172,20 @@ class AIM(Settings):
         return found.model.to_bayesnet(found.bins)
 
     @one_thread_each()
-    def measure(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "MeasuredModel":
+    def measure(
+        self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key, part: float = 1.0
+    ) -> "MeasuredModel":
         """The graphical model, and the marginals that it was made from.
+
+        Args:
+            part: Of the privacy filter, what its rounds may use.
 
         Privacy:
             Rows are read by `marginals.choose` and `marginals.measure`, under one privacy filter.
         """
         columns = len(encoder.schema)
         least = max(1.0, self.least_rounds * columns)
-        sigma = ledger.noise(self.count_share(1 / least), "discrete gaussian") if columns > 1 else 0.0
+        sigma = ledger.noise(self.count_share(part / least), "discrete gaussian") if columns > 1 else 0.0
         fine = self.bins_allowed(encoder.rows, sigma * rows.max_rows_per_unit)
         bins = cut(encoder, most=round(min(fine, MOST_BINS)), least=0.25 / fine)
         state = _State(self, encoder, bins, from_encoder(encoder, bins, ledger=ledger))
@@ -195,10 +200,10 @@ class AIM(Settings):
             share = share if left > 2 * share else left  # the last round takes what is left
             most = max(1, min(math.ceil(columns / COLUMNS_PER_CHOICE), int(left / share) - 1))
             counted, guesses = list[Measured](), list[Floats]()
-            rounds.begin(share, used=min(1.0, 1 - left + share), key=key.child(f"round {number}"))
+            rounds.begin(part * share, used=min(1.0, 1 - left + share), key=key.child(f"round {number}"))
             while len(counted) < most and (found := rounds.choose(key.child(f"round {number}").child("choice"))):
                 draw = key.child(f"round {number}").child("count")
-                counted.append(self._measure(coded, found[0], state.domain, share, ledger, draw))
+                counted.append(self._measure(coded, found[0], state.domain, part * share, ledger, draw))
                 guesses.append(found[1])
                 number += 1
             left = left - share * len(counted) if left > share * len(counted) + 1e-12 else 0.0

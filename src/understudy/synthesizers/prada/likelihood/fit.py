@@ -6,6 +6,7 @@ public.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,11 @@ from understudy.encoding.encoder import Encoder, with_public_codes
 from understudy.privacy.batches import capacity_for
 from understudy.privacy.gradients import Job, train
 from understudy.privacy.gradients import Part as Network
+from understudy.privacy.ledger import FilterShare
 from understudy.privacy.normal_scores import normal_score
 from understudy.privacy.row_maps import Clip, RowMap
 from understudy.privacy.rows import PrivateRows
-from understudy.synthesizers.aim import AIM, MeasuredModel
+from understudy.synthesizers.aim import AIM, ROUNDS, MeasuredModel
 from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.prada.likelihood.columns import Column
 from understudy.synthesizers.prada.likelihood.contrast import Contrast
@@ -28,7 +30,7 @@ from understudy.synthesizers.prada.likelihood.correction import Correction
 from understudy.synthesizers.prada.likelihood.distillation import distil
 from understudy.synthesizers.prada.likelihood.drawing import Densities, quantiles
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
-from understudy.synthesizers.prada.likelihood.moments import NoisyMoments, measure_moments
+from understudy.synthesizers.prada.likelihood.moments import NoisyMoments, measure_moments, moments_part
 from understudy.synthesizers.prada.likelihood.parents import (
     candidate_parents,
     cut_inputs,
@@ -39,7 +41,7 @@ from understudy.synthesizers.prada.likelihood.parents import (
 from understudy.synthesizers.prada.likelihood.parts import Part, parts_of
 from understudy.synthesizers.prada.likelihood.pool import Pool, PublicRows, Whole, joined
 from understudy.synthesizers.prada.likelihood.reading import Reading, reading_of
-from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties
+from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties, steady_rate
 from understudy.synthesizers.prada.likelihood.settings import STEPS_PER_ROUND, LikelihoodSettings
 from understudy.synthesizers.prada.likelihood.start import Prediction, start_column
 from understudy.synthesizers.prada.likelihood.tilt import count_term, moment_term, tilt, total_gap
@@ -71,6 +73,14 @@ def fit_densities(requests: Sequence[FitRequest]) -> list[FittedDensity]:
     what = "train the densities of the columns"
     states = iter(train(jobs, planned=GRADIENTS, what=what, progress=progress) if jobs else [])
     return [each.finish(each.trained(next(states)) if each.takes_steps else each.columns) for each in started]
+
+
+class _Schedule(NamedTuple):
+    """The numbers of the steps of all parts."""
+
+    penalty: list[NDArray[np.float64]]  # λ of each earlier column, by column
+    batch: float  # rows of a batch, on average
+    rate: float  # of the first steps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,13 +134,13 @@ class _Started:
         """The private steps of all parts, from the distilled densities."""
         settings, encoder = self.settings, self.encoder
         rate = drawn_rate(settings.batch_size, encoder.schema, encoder.rows)
-        numbers, clip_norms = self._hyperparameters(rate), self._clip_norms()
+        schedule, clip_norms = self._schedule(rate), self._clip_norms()
         networks = []
         for part in self.parts:
             loop = density_loop(part.shape, min(STEPS_PER_ROUND, settings.steps))
             norms = clip_norms[list(part.members)]
             contrast = self._contrast(part, norms, rate, self.key.child(f"contrast {len(networks)}"))
-            state = State(part.pack(self.columns, self.variables), self._for_part(part, numbers), contrast)
+            state = State(part.pack(self.columns, self.variables), self._for_part(part, schedule), contrast)
             networks.append(Network(loop=loop, state=state, columns=self._read_by(part), clip_norm=norms))
         return Job(
             rows=self._locked(),
@@ -186,9 +196,10 @@ class _Started:
         weights = self._column_weights()
         return self.settings.clip_norm * weights / np.sqrt(np.sum(weights**2))
 
-    def _hyperparameters(self, rate: float) -> tuple[list[NDArray[np.float64]], float]:
+    def _schedule(self, sampling_rate: float) -> "_Schedule":
         settings, rows = self.settings, self.encoder.rows
         assert self.moments is not None  # there are steps
+        noise = noise_of_training(self.request.ledger, sampling_rate, rows)
         penalty = penalties(
             settings.penalty,
             self.columns,
@@ -196,21 +207,27 @@ class _Started:
             self.reading.owners,
             start_noise=self.moments.noise,
             rows=rows,
-            noise=noise_of_training(self.request.ledger, rate, rows),
+            noise=noise,
         )
-        return penalty, rate * max(rows, 1.0)
+        return _Schedule(penalty, sampling_rate * max(rows, 1.0), steady_rate(settings.rate, self.columns, noise))
 
-    def _for_part(self, part: Part, numbers: tuple[list[NDArray[np.float64]], float]) -> Hyperparameters:
+    def _for_part(self, part: Part, schedule: "_Schedule") -> Hyperparameters:
         """The numbers of one part's training; the inputs that a column reads of another are a group."""
-        (penalty, batch), shape, settings = numbers, part.shape, self.settings
+        shape, settings = part.shape, self.settings
         groups = np.full((shape.columns, shape.inputs), shape.inputs, np.int32)
         amounts = np.zeros((shape.columns, shape.inputs + 1), np.float32)
         for at, j in enumerate(part.members):
             whose, group = np.unique(self.reading.owners[self.columns[j].sources], return_inverse=True)
             groups[at, : len(group)] = group
-            amounts[at, : len(whose)] = penalty[j][whose]
-        plain = {"rate": settings.rate, "batch": batch, "steps": settings.steps, "average": settings.average}
-        return Hyperparameters(penalty=amounts, groups=groups, **plain)
+            amounts[at, : len(whose)] = schedule.penalty[j][whose]
+        return Hyperparameters(
+            rate=schedule.rate,
+            penalty=amounts,
+            groups=groups,
+            batch=schedule.batch,
+            steps=settings.steps,
+            average=settings.average,
+        )
 
     def _column_weights(self) -> NDArray[np.float64]:
         target = self.encoder.schema.target
@@ -274,8 +291,10 @@ def _start(request: FitRequest) -> _Started:
     variables = variables_of(encoder, order)
     if len(order) == 1:
         return _alone(request, variables)
-    measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"))
-    moments = measure_moments(request.rows, encoder, order, ledger=ledger, key=key)
+    units = request.rows.max_rows_per_unit
+    part = moments_part(encoder, order, FilterShare(ROUNDS, 1.0), ledger=ledger, rows_per_unit=units)
+    moments = measure_moments(request.rows, encoder, order, FilterShare(ROUNDS, part), ledger=ledger, key=key)
+    measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"), part=1.0 - part)
     ledger.phase("draw rows of the graphical model, and weigh them by what was measured")
     pool = _first_pool(measured, moments, variables, encoder, settings.pool_rows, key.child("first pool"))
     codes = pool.codes(measured.bins)

@@ -54,19 +54,16 @@ class Prada(LikelihoodSettings):
     name: ClassVar[str] = "prada"
 
     def plan(self, schema: Schema) -> list[PlannedMechanism]:
-        """One privacy filter for the graphical model, second moments, and the steps; nothing for a single column."""
+        """One privacy filter for the graphical model and the second moments, and the steps; nothing for one column."""
         require_all_columns(self.order, schema)
         if len(schema) == 1:
             return []
-        planned = [
-            PlannedMechanism(name=aim.ROUNDS, mechanism="privacy filter", share=self.graph_share),
-            PlannedMechanism(name="moments", mechanism="discrete gaussian", share=self.moments_share),
-        ]
+        planned = [PlannedMechanism(name=aim.ROUNDS, mechanism="privacy filter", share=self.measured_share)]
         if self.steps:
             steps = PlannedMechanism(
                 name="gradients",
                 mechanism="sampled gaussian",
-                share=1.0 - self.encoding_share - self.graph_share - self.moments_share,
+                share=1.0 - self.encoding_share - self.measured_share,
                 times=self.steps,
                 sampling_rate=sampling_rate(self.batch_size, schema),
                 noise_multiplier=self.noise_multiplier,

@@ -22,7 +22,7 @@ from understudy.core.stratified import stratified_levels
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.encoding.features import Feature, category_count, feature_rows
 from understudy.encoding.scores import value_weighting
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.moments import noisy_second_moments
 from understudy.privacy.normal_scores import ValueWeighting, normal_score
 from understudy.privacy.rows import PrivateRows
@@ -30,8 +30,10 @@ from understudy.synthesizers.moments import nearest_correlation, squared_clip_no
 
 Floats = NDArray[np.float64]
 
-MOMENTS = "moments"
-"""The planned mechanism is called this."""
+WANTED_NOISE = 0.006
+"""The second moments get as much of the budget as makes the noise of one correlation this, ..."""
+PARTS = (0.2, 0.5)
+"""... within these parts of what they and the graphical model have together."""
 MOST_CATEGORIES = 16
 """So many of the most common values of a categorical column have moments; the rest of them have none."""
 CLIP_RANGE = (1.0, 3.0)
@@ -99,6 +101,11 @@ class MomentFeatures:
     @functools.cached_property
     def scales(self) -> Floats:
         return np.array([1.0 if f.category is None else SCALE_OF_CATEGORIES for f in self.features])
+
+    @property
+    def expected_square(self) -> float:
+        """The expected squared norm of a row."""
+        return float(np.sum(self.variances * self.scales**2))
 
     def _share(self, feature: Feature) -> float:
         assert feature.category is not None
@@ -230,19 +237,33 @@ class NoisyMoments:
         return np.maximum(means[:, None] + deviations[:, None] * predicted, LEAST_PROBABILITY * means[:, None])
 
 
+def moments_part(
+    encoder: Encoder, order: Sequence[str], planned: FilterShare, *, ledger: Ledger, rows_per_unit: int
+) -> float:
+    """The part of a privacy filter for the second moments: as much as makes the noise of a correlation `WANTED_NOISE`.
+
+    It lies within `PARTS`: a graphical model needs the rest, and correlations are worth a little even if noise hardly
+    spoils them. Everything it follows from is public.
+    """
+    noise = ledger.noise(planned, "discrete gaussian") * rows_per_unit
+    whole = noise * MomentFeatures.of(encoder, order).expected_square / math.sqrt(2) / max(encoder.rows, 1.0)
+    return float(np.clip((whole / WANTED_NOISE) ** 2, *PARTS))
+
+
 def measure_moments(
-    rows: PrivateRows, encoder: Encoder, order: Sequence[str], *, ledger: Ledger, key: Key
+    rows: PrivateRows, encoder: Encoder, order: Sequence[str], planned: FilterShare, *, ledger: Ledger, key: Key
 ) -> NoisyMoments:
     """Releases the second moments of value-weighted features.
 
     Privacy:
-        One release of `noisy_second_moments`. Rows are clipped to a norm that follows from the noise.
+        One release of `noisy_second_moments`, under a share of a privacy filter. Rows are clipped to a norm that
+        follows from the noise.
     """
     f = MomentFeatures.of(encoder, order)
     locked = feature_rows(rows, encoder, f.features, key=key, weightings=f.weightings)
-    noise, total = ledger.noise(MOMENTS) * rows.max_rows_per_unit, max(encoder.rows, 1.0)
+    noise, total = ledger.noise(planned, "discrete gaussian") * rows.max_rows_per_unit, max(encoder.rows, 1.0)
     clip_squared = squared_clip_norm(
-        float(np.sum(f.variances * f.scales**2)),
+        f.expected_square,
         noise=noise,
         rows=total,
         noise_target=NOISE_TARGET,
@@ -254,7 +275,7 @@ def measure_moments(
         [feature.name for feature in f.features],
         clip_norm=math.sqrt(clip_squared),
         what="second moments of the features",
-        planned=MOMENTS,
+        planned=planned,
         ledger=ledger,
         key=key.child("moments"),
         centres=f.means,

@@ -39,8 +39,8 @@ class LikelihoodSettings(Settings):
         correction_rows: Rows that are drawn to find what is still wrong, and how many of the drawn rows are kept
             therefore (correction.py); 0 for no correction. They cost nothing.
         encoding_share: The share of the budget for the distributions of the columns.
-        graph_share: The share of the budget for the graphical model.
-        moments_share: The share of the budget for the second moments. The rest is for the steps.
+        measured_share: The share of the budget for the second moments and the graphical model, which they divide by a
+            rule (`moments.moments_part`). The rest is for the steps.
         noise_multiplier: The noise of a step in units of clip_norm; None for what the budget allows.
         order: The order of generation: the names of all columns, or "schema" for the schema's own order or, if it has
             none, its columns with the target last.
@@ -63,8 +63,7 @@ class LikelihoodSettings(Settings):
     distillation_rate: float = 0.03
     correction_rows: int = 131_072
     encoding_share: float = 0.35
-    graph_share: float = 0.4
-    moments_share: float = 0.1
+    measured_share: float = 0.5
     noise_multiplier: float | None = None
     order: Order = "schema"
 
@@ -86,8 +85,7 @@ class LikelihoodSettings(Settings):
         "distillation_rate": Number(least=1e-12),
         "correction_rows": Whole(least=0),
         "encoding_share": Number(least=0.01, most=0.99),
-        "graph_share": Number(least=0.01, most=0.99),
-        "moments_share": Number(least=0.01, most=0.99),
+        "measured_share": Number(least=0.01, most=0.99),
         "noise_multiplier": Optional(Number(least=1e-12)),
         "order": order_or("schema"),
     }
@@ -96,10 +94,10 @@ class LikelihoodSettings(Settings):
         super().__post_init__()
         if self.steps > STEPS_PER_ROUND and self.steps % STEPS_PER_ROUND:
             raise ValueError(f"Prada.steps: expected a multiple of {STEPS_PER_ROUND}, got {self.steps}.")
-        if self.encoding_share + self.graph_share + self.moments_share > 0.99:
+        if self.encoding_share + self.measured_share > 0.99:
             raise ValueError(
-                "Prada.encoding_share, graph_share, moments_share: expected at most 0.99 together, "
-                f"got {self.encoding_share:g}, {self.graph_share:g} and {self.moments_share:g}."
+                "Prada.encoding_share, measured_share: expected at most 0.99 together, "
+                f"got {self.encoding_share:g} and {self.measured_share:g}."
             )
 
     def order_for(self, schema: Schema) -> tuple[str, ...]:
