@@ -98,10 +98,14 @@ def files(case: Case) -> Iterator[tuple[Path, Path, us.Schema]]:
 
 
 def shape(schema: us.Schema) -> dict[str, Any]:
-    """What the time depends on, all of it public: rows, columns, and how many columns have how many listed values."""
+    """What the time depends on, all of it public: rows, columns, and how many columns have how many listed values.
+
+    `nullable` is the number of columns without listed values that may lack some.
+    """
     sizes = collections.Counter(len(column.values or ()) for column in schema.columns)
     found = {str(size): sizes[size] for size in sorted(sizes)}
-    return {"rows": schema.rows or 0, "columns": len(schema), "sizes": found}
+    nullable = sum(column.nullable and not column.values for column in schema.columns)
+    return {"rows": schema.rows or 0, "columns": len(schema), "sizes": found, "nullable": nullable}
 
 
 def fits(
