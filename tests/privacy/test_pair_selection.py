@@ -65,14 +65,16 @@ def scores(rows, errors):
     return chooser._score(errors)
 
 
-@pytest.mark.parametrize("cells", [0, 10**9], ids=["counted", "by products"])
+@pytest.mark.parametrize(
+    ("together", "strip"), [(0, 4), (10**4, 4), (10**4, 10**6)], ids=["one by one", "in strips", "all together"]
+)
 @tried_hard
 @given(table=tables, seed=seeds, independent=st.booleans())
-def test_scores_are_those_of_marginals_one_by_one(cells, table, seed, independent):
+def test_scores_are_those_of_marginals_one_by_one(together, strip, table, seed, independent):
     errors, rows = random_errors(seed, independent=independent), rows_of(table)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_selection, "_CELLS_PER_COUNT", cells)
-        patch.setattr(pair_selection, "STRIP", 4)
+        patch.setattr(pair_selection, "MOST_TOGETHER", together)
+        patch.setattr(pair_selection, "STRIP", strip)
         patch.setattr(pair_selection, "ROWS_AT_ONCE", 5)
         found = scores(rows, errors)
     expected = one_by_one(errors)

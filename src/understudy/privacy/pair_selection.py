@@ -1,9 +1,8 @@
 """Selection among all pairs of columns at once: which pair an estimate has most wrong.
 
-`PairSelection` scores every pair of columns, and every column alone, in one pass over the rows: narrow columns by
-products of their indicator matrices, others by counting. Exact counts and scores stay inside the object. What it takes
-are public descriptions (`PairErrors`, a table of pairs that are open), what it gives are pairs drawn by the exponential
-mechanism.
+`PairSelection` scores every pair of columns, and every column alone, in one pass over the rows. Neighbouring columns of
+few bins are counted together. Exact counts and scores stay inside the object. What it takes are public descriptions
+(`PairErrors`, a table of pairs that are open), what it gives are pairs drawn by the exponential mechanism.
 
 Sources: McSherry and Talwar (2007) for the exponential mechanism; McKenna et al. (2022), arXiv:2201.12677, for the
 weighted and penalised error of a marginal.
@@ -36,12 +35,12 @@ MOST_KEPT_BINS = 4096
 """Exact counts of all pairs are kept from one comparison to the next if columns have at most this many bins in all."""
 STRIP = 512
 """Pairs are counted in strips of columns that have about this many bins in all."""
-ROWS_AT_ONCE = 2**14
-"""Indicators are made for this many rows at a time. Products of 32-bit floats count up to 2^24 rows exactly."""
+ROWS_AT_ONCE = 2**15
+"""Rows are counted so many at a time, to stay in the processor's cache."""
+MOST_TOGETHER = 64
+"""Neighbouring columns are counted together if their codes make at most so many numbers, all of them joined."""
 ROUNDING = 1e-6
 """Sensitivities are charged as larger by this part, for the rounding of the weight of a row of pairs."""
-# Counting one pair takes as long, for each row, as this many cells of a product of indicators.
-_CELLS_PER_COUNT = 80
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -273,55 +272,68 @@ class PairCounts:
     asked: Sequence[tuple[int, int]]
 
     def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        codes = _Indicators(exact, self.columns, self.sizes)
-        return [codes.strip(strip, self.strips) for strip in self.asked]
+        starts = np.cumsum([0, *self.sizes])
+        groups = [_groups(exact, self.columns, self.sizes, strip) for strip in self.strips]
+        found: list[NDArray[Any]] = []
+        for strip in self.asked:
+            low, high = starts[strip[0]], starts[strip[1]]
+            exact_counts = np.zeros((high - low, starts[-1] - low))
+            for own in groups[self.strips.index(strip)]:
+                for other in (each for group in groups for each in group if each.columns >= own.columns):
+                    rows, columns = (slice(*(starts[list(each.columns)] - low)) for each in (own, other))
+                    exact_counts[rows, columns] = own.exact_pairs(other)
+            found.append(exact_counts)
+        return found
 
 
 @final
-class _Indicators:
-    """Codes of all columns while pairs are counted."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Group:
+    """Some neighbouring columns, whose codes are one number: their pairs with another group are counted at once.
 
-    def __init__(self, exact: Mapping[str, NDArray[Any]], columns: Sequence[str], sizes: Sequence[int]):
-        self._sizes = sizes
-        self._starts = np.cumsum([0, *sizes])
-        self._codes = ExactCodes(exact)
-        self._columns = columns
-        self._length = len(exact[columns[0]])
+    Attributes:
+        columns: First and last one, the last one not in it.
+        exact_codes: The number of every row.
+        size: How many numbers there are.
+        adding: 1 where a number has a bin; (numbers, bins).
+    """
 
-    def strip(self, own: tuple[int, int], strips: Sequence[tuple[int, int]]) -> Floats:
-        """Exact counts of the columns of a strip with those of the same strip and of all later ones."""
-        first, last = own
-        low, high = self._starts[first], self._starts[last]
-        exact = np.zeros((high - low, self._starts[-1] - low))
-        for other in (each for each in strips if each[0] >= first):
-            start, end = self._starts[other[0]], self._starts[other[1]]
-            pairs = (last - first) * (other[1] - other[0])
-            if (high - low) * (end - start) <= _CELLS_PER_COUNT * pairs:
-                for part in range(0, self._length, ROWS_AT_ONCE):
-                    product = self._indicators(own, part) @ self._indicators(other, part).T
-                    exact[:, start - low : end - low] += product
-            else:
-                self._count(exact, own, other)
-        return exact
+    columns: tuple[int, int]
+    exact_codes: NDArray[np.int64]
+    size: int
+    adding: Floats
 
-    def _indicators(self, columns: tuple[int, int], part: int) -> NDArray[np.float32]:
-        """1 where a row has a bin; (bins, rows)."""
-        first, last = columns
-        length = min(ROWS_AT_ONCE, self._length - part)
-        exact = np.zeros((self._starts[last] - self._starts[first], length), np.float32)
-        for i in range(first, last):
-            codes, inside = self._codes.column(self._columns[i], self._sizes[i])
-            at = np.arange(length) if inside is None else np.flatnonzero(inside[part : part + length])
-            exact[codes[part : part + length][at] + (self._starts[i] - self._starts[first]), at] = 1.0
-        return exact
+    def exact_pairs(self, other: "_Group") -> Floats:
+        """The exact counts of every bin of the one with every bin of the other."""
+        if other is self:
+            exact_counts = np.bincount(self.exact_codes, minlength=self.size)
+            return self.adding.T @ (exact_counts[:, None] * self.adding)
+        exact_table = np.zeros(self.size * other.size, np.int64)
+        for part in range(0, len(self.exact_codes), ROWS_AT_ONCE):
+            at = slice(part, part + ROWS_AT_ONCE)
+            cells = self.exact_codes[at] * other.size
+            cells += other.exact_codes[at]
+            exact_table += np.bincount(cells, minlength=len(exact_table))
+        return self.adding.T @ exact_table.reshape(self.size, other.size).astype(np.float64) @ other.adding
 
-    def _count(self, exact: Floats, own: tuple[int, int], other: tuple[int, int]) -> None:
-        """Counts pair by pair, into the strip."""
-        low = self._starts[own[0]]
-        for i, j in itertools.product(range(*own), range(*other)):
-            if i < j:
-                counted = self._codes.marginal([self._columns[i], self._columns[j]], [self._sizes[i], self._sizes[j]])
-                exact[
-                    self._starts[i] - low : self._starts[i + 1] - low,
-                    self._starts[j] - low : self._starts[j + 1] - low,
-                ] = counted
+
+def _groups(
+    exact: Mapping[str, NDArray[Any]], columns: Sequence[str], sizes: Sequence[int], strip: tuple[int, int]
+) -> list[_Group]:
+    """The columns of a strip in groups of at most `MOST_TOGETHER` joint numbers, or of one column that has more."""
+    codes, found = ExactCodes(exact), list[_Group]()
+    first = strip[0]
+    while first < strip[1]:
+        last, size, exact_codes, parts = first, 1, np.zeros(len(exact[columns[first]]), np.int64), list[Floats]()
+        while last < strip[1] and (last == first or size * (sizes[last] + 1) <= MOST_TOGETHER):
+            own, inside = codes.column(columns[last], sizes[last])
+            if inside is not None:
+                own = np.where(inside, own, sizes[last])  # a number that has no bin
+            numbers = sizes[last] + (inside is not None)
+            exact_codes = exact_codes * numbers + own
+            parts = [np.repeat(part, numbers, axis=0) for part in parts]
+            parts.append(np.tile(np.eye(numbers, sizes[last]), (size, 1)))
+            size, last = size * numbers, last + 1
+        found.append(_Group((first, last), exact_codes, size, np.concatenate(parts, axis=1)))
+        first = last
+    return found

@@ -32,6 +32,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Each, Number, Satisfies, Settings, Whole
 from understudy.encoding.encoder import Encoder
@@ -133,19 +134,20 @@ class MERF(Settings):
         columns = embedding.columns
         start = generator.initial(columns, self.widths, len(columns), key.child("generator").numpy())
         ledger.phase("fit the generator to the mean embedding")
-        params = generator.fit(
-            start,
-            embedding,
-            target,
-            steps=self.steps,
-            rate=self.rate,
-            fakes=self.fakes,
-            part=self.part,
-            emphasis=self.emphasis,
-            margins=self.margins,
-            draw=key.child("fakes").numpy(),
-            progress=ledger.step,
-        )
+        with one_thread_each():  # its products are small
+            params = generator.fit(
+                start,
+                embedding,
+                target,
+                steps=self.steps,
+                rate=self.rate,
+                fakes=self.fakes,
+                part=self.part,
+                emphasis=self.emphasis,
+                margins=self.margins,
+                draw=key.child("fakes").numpy(),
+                progress=ledger.step,
+            )
         return FittedMERF.of(params, columns, encoder, key.child("calibration"))
 
     def embedding(self, encoder: Encoder, key: Key) -> Embedding:
