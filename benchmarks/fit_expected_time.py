@@ -34,8 +34,8 @@ SECONDS = {
     "aim": ("start", "entries", "columns", "small_pairs", "inputs"),
     "prada": ("start", "shapes", "entries", "pairs", "small_pairs", "values", *TRAINED),
     "gem": ("start", "entries", *TRAINED),
-    "privmrf": ("start", "entries", "beyond_ten", "values"),
-    "dp-merf": ("start", "entries", "steps", "steps_columns", "steps_states"),
+    "privmrf": ("start", "entries", "small_entries", "columns", "values"),
+    "dp-merf": ("start", "entries", "steps", "steps_columns", "steps_states", "steps_values"),
 }
 """The terms that the seconds of a method may have."""
 SECONDS_GUESS = {
@@ -49,9 +49,10 @@ SECONDS_GUESS = {
     "steps_columns": 1.0,
     "steps_inputs": 0.1,
     "small_pairs": 0.2,
-    "beyond_ten": 50.0,
+    "small_entries": 5.0,
     "inputs": 0.1,
     "steps_states": 1.0,
+    "steps_values": 1.0,
 }
 MEGABYTES_GUESS = {"start": 150.0, "shapes": 10.0, "entries": 25.0, "columns": 10.0, "values": 5.0}
 READING = 0.3

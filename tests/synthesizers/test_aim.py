@@ -138,9 +138,12 @@ def test_rounds_cost_more_and_more_and_never_exceed_their_share():
 def test_a_table_with_too_many_candidates_sees_samples_of_them(monkeypatch):
     monkeypatch.setattr(clique_candidates, "MOST_CANDIDATES", 3)
     seen, choose = [], aim.choose
-    monkeypatch.setattr(
-        aim, "choose", lambda coded, cliques, *a, **k: (seen.append(len(cliques)), choose(coded, cliques, *a, **k))[1]
-    )
+
+    def watched(coded, cliques, *more, **how):
+        seen.append(len(cliques))
+        return choose(coded, cliques, *more, **how)
+
+    monkeypatch.setattr(aim, "choose", watched)
     model = understudy.fit(ring(1000), RING, AIM(degree=3), epsilon=1.0, seed=0)
     assert seen and max(seen) <= 3
     assert model.sample(50, seed=0).height == 50 and model.receipt.not_released == 0

@@ -128,13 +128,13 @@ def moments_at(epsilon, seed=0):
     return measure_moments(mixed_rows(), mixed_encoder(), MIXED.names, share, **facts), ledger
 
 
-def test_the_part_of_the_moments_follows_from_the_noise_within_bounds():
+def test_the_part_of_the_moments_follows_from_the_noise_within_bounds(monkeypatch):
     """In proportion to the square of the noise; never more than half, nor less than a fifth."""
     parts, whole = {}, FilterShare(ROUNDS, 1.0)
     for noise in (0.5, 2.0, 2.5, 40.0):
         planned = [PlannedMechanism(name=ROUNDS, mechanism="privacy filter", share=1.0)]
         ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), planned)
-        ledger.noise = lambda *_, noise=noise: noise
+        monkeypatch.setattr(ledger, "noise", lambda *_, noise=noise: noise)
         parts[noise] = moments_part(mixed_encoder(), MIXED.names, whole, ledger=ledger, rows_per_unit=1)
     assert parts[0.5] == PARTS[0] and parts[40.0] == PARTS[1]
     assert PARTS[0] < parts[2.0] and parts[2.5] == pytest.approx(parts[2.0] * 1.25**2)

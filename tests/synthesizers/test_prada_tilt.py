@@ -234,7 +234,10 @@ def test_moments_that_are_off_by_noise_alone_are_left_out():
 
 def signals(z, numbers=True):
     return ProductGaps(
-        pairs=(np.zeros(len(z), np.int64),) * 2, z=z, variances=np.ones(len(z)), numbers=np.full(len(z), numbers)
+        pairs=(np.zeros(len(z), np.int64), np.zeros(len(z), np.int64)),
+        z=z,
+        variances=np.ones(len(z)),
+        numbers=np.full(len(z), numbers),
     ).signals()
 
 

@@ -116,11 +116,10 @@ class Copula(Settings):
             ledger=ledger,
             key=key.child("moments"),
         )
-        correlation = latent_correlation(moments / encoder.rows, loadings, squares)
+        with one_thread_each():
+            factor = np.linalg.cholesky(latent_correlation(moments / encoder.rows, loadings, squares))
         missing = np.array([encoder.columns[c.column].missing if c.missing else 0.0 for c in coordinates])
-        return FittedCopula(
-            tuple(coordinates), np.linalg.cholesky(correlation).astype(np.float64), missing, self.degrees
-        )
+        return FittedCopula(tuple(coordinates), factor.astype(np.float64), missing, self.degrees)
 
 
 def latent_correlation(moments: Floats, loadings: Floats, squares: Floats) -> Floats:

@@ -69,9 +69,10 @@ def features(schema: Schema, rows: int, steps: float) -> dict[str, float]:
     """What time and memory are made of; each is about 1 for a table of moderate size.
 
     Small columns are numbers and those of few categories, of which large models are made, up to a number of columns
-    (`small_pairs`); `beyond_ten` counts those after the tenth. As inputs of a network, many categories share some
-    (`inputs`). Frequencies of `dp-merf` take longer over columns with categories or missing values (`steps_states`).
-    Columns of about as many categories are computed side by side; others need programs of their own (`shapes`).
+    (`small_pairs`); `small_entries` are those of few categories, of which `privmrf` counts many together. As inputs of
+    a network, many categories share some (`inputs`). Frequencies of `dp-merf` take longer over columns with categories
+    or missing values (`steps_states`), and the more, the more categories a column has (`steps_values`). Columns of
+    about as many categories are computed side by side; others need programs of their own (`shapes`).
     """
     columns, sizes = len(schema), [_size(column) for column in schema.columns]
     inputs, values = sum(min(size, MOST_INPUTS) for size in sizes), sum(sizes)
@@ -83,14 +84,15 @@ def features(schema: Schema, rows: int, steps: float) -> dict[str, float]:
         "entries": rows * columns / 1e6,
         "columns": columns / 10,
         "pairs": (columns / 10) ** 2,
+        "small_entries": rows * sum(0 < size <= SMALL for size in sizes) / 1e6,
         "small_pairs": (min(small, MOST_SMALL) / 10) ** 2,
-        "beyond_ten": max(small - 10, 0) / 10,
         "values": values / 100,
         "inputs": inputs / 100,
         "steps": steps / 1e3,
         "steps_columns": steps / 1e3 * columns / 10,
         "steps_inputs": steps / 1e3 * inputs / 100,
         "steps_states": steps / 1e3 * min(states, MOST_STATES),
+        "steps_values": steps / 1e3 * values / 10 / columns,
     }
 
 

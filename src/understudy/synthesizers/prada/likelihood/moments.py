@@ -278,8 +278,8 @@ def measure_moments(
         planned=planned,
         ledger=ledger,
         key=key.child("moments"),
-        centres=f.means,
-        scales=f.scales,
+        centres=f.means.tolist(),
+        scales=f.scales.tolist(),
     )
     return NoisyMoments(
         features=f,

@@ -79,10 +79,11 @@ def update(state: State, slopes: Sequence[Floats]) -> State:
     one, other = (1.0 - decay ** (state.done + 1) for decay in DECAYS)
     rate = numbers.rate * max(1.0 - state.done / numbers.steps, 0.0)
     # The noise is everywhere, also where an input reads nothing.
-    slopes = [slopes[0] / np.float32(numbers.batch), slopes[1] / np.float32(numbers.batch)]
+    first, second = (each / np.float32(numbers.batch) for each in slopes)
     if state.contrast is not None:
-        slopes = [one - other for one, other in zip(slopes, state.contrast(state.weights, state.done), strict=True)]
-    slopes[0] = slopes[0] * state.used
+        of_first, of_second = state.contrast(state.weights, state.done)
+        first, second = first - of_first, second - of_second
+    slopes = [first * state.used, second]
     length = np.float32(rate * np.sqrt(other) / one)
     least = np.float32(EPSILON * np.sqrt(other))
     for weight, found, (mean, square) in zip(state.weights[:2], slopes, state.memory, strict=True):
