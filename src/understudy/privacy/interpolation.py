@@ -1,8 +1,6 @@
 """Linear interpolation of many numbers between few knots, several times as fast as a binary search for each.
 
 The one rule: it gives what `numpy.interp` gives, to the last bit if knots are float64, and entry by entry.
-
-Source: Chen and Asau (1974), "On generating random variates from an empirical distribution", for guide tables.
 """
 
 from typing import Any
@@ -10,21 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from understudy.privacy.guide_table import MANY, GuideTable, Places
 
-CELLS = 4096
-"""A guide table has this many cells of equal width."""
-MANY = 16_384
-"""For fewer numbers than this, no guide table is made."""
-AWAY = 1e-3
-"""How far from its edges, in cells, a number may be taken for one of the neighbouring cell."""
+Array = NDArray[Any]
 
 
 class Interpolation:
     """A function that is linear between knots and constant beyond them.
-
-    The guide table says for each of many cells of equal width which knot lies before it. Where a cell holds at most
-    one knot, one comparison finds the piece; the numbers in the other cells, which are few, are searched for.
 
     Args:
         at: Ascending knots.
@@ -32,42 +22,31 @@ class Interpolation:
         cells: Of the guide table.
     """
 
-    def __init__(self, at: Array, to: Array, cells: int = CELLS):
+    def __init__(self, at: Array, to: Array, cells: int | None = None):
         self._at, self._to = at, to
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             slopes = np.diff(to) / np.diff(at)  # not finite at repeated knots, of which the last one is found
             self._steep = not np.isfinite(slopes[at[1:] > at[:-1]]).all()
         self._slopes = np.append(slopes, at.dtype.type(0))
-        self._next = np.append(at[1:], at.dtype.type(np.inf))
-        width = float(at[-1]) - float(at[0])
-        self._scale = at.dtype.type(cells / width) if width > 0 and np.isfinite(cells / width) else at.dtype.type(0)
-        edges = float(at[0]) + np.arange(cells + 1) * (width / cells)
-        away = AWAY * width / cells
-        before = np.searchsorted(at, edges[:-1] - away, side="right") - 1
-        self._guide = np.maximum(before, 0)
-        self._crowded = np.searchsorted(at, edges[1:] + away, side="right") - 1 - self._guide > 1
+        self._guide = GuideTable(at, cells)
 
     def __call__(self, x: Array) -> Array:
         """The values at some numbers; NaN stays NaN."""
-        if self._steep:
-            return np.interp(x, self._at, self._to)
+        return self.with_pieces(x)[0]
+
+    def with_pieces(self, x: Array) -> tuple[Array, Places]:
+        """The values at some numbers, and the place of the last knot that is at most each of them."""
         low, high = self._at[0], self._at[-1]
-        given, x = x, np.minimum(np.maximum(x, low), high)
-        with np.errstate(invalid="ignore"):  # NaN becomes some cell, and then NaN again
-            cell = ((x - low) * self._scale).astype(np.intp)
-        np.minimum(np.maximum(cell, 0, out=cell), len(self._guide) - 1, out=cell)
-        piece = self._guide[cell]
-        piece += x >= self._next[piece]
-        crowded = np.flatnonzero(self._crowded[cell])
-        if len(crowded):
-            found = np.searchsorted(self._at, x[crowded], side="right") - 1
-            piece[crowded] = np.minimum(found, len(self._at) - 1)  # NaN is sorted to the end
-        x -= self._at[piece]
-        x *= self._slopes[piece]
-        x += self._to[piece]
+        given, x = x, np.clip(x, low, high)
+        piece = self._guide.find(x)
+        if self._steep:
+            return np.interp(given, self._at, self._to), piece
+        x -= self._at.take(piece)
+        x *= self._slopes.take(piece)
+        x += self._to.take(piece)
         if self._at[1] == low:  # a repeated first knot stands for its last value, and what is below for its first
             x[given < low] = self._to[0]
-        return x
+        return x, piece
 
 
 def interpolated(x: Array, at: Array, to: Array) -> Array:

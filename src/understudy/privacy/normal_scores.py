@@ -31,7 +31,10 @@ def normal_density(z: Floats) -> Floats:
 
 def mean_score(below: Floats, above: Floats) -> Floats:
     """E[Z | below < Φ(Z) < above] = (φ(a) - φ(b)) / (above - below) with a, b the scores of the two levels."""
-    a, width = normal_score(below), above - below
+    a = normal_score(below)
+    if above is below:
+        return a
+    width = above - below
     wide = width > 1e-9
     if not np.any(wide):  # as in a column without repeated values
         return a

@@ -1,7 +1,7 @@
 """Partitions: the rows of a table in pieces, each of which is in memory or is read when a mechanism asks for it.
 
 The one rule: what a row becomes does not depend on the piece that it is in. A row goes by its number in the table, and
-what a map draws for it is a function of that number (`row_maps.uniforms`). So any cut of a table into partitions gives
+what a map draws for it is a function of that number (`row_draws`). So any cut of a table into partitions gives
 the same rows, and sums over them in whole numbers have the same bits.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.privacy import row_maps
 from understudy.privacy.piecewise import numbers
+from understudy.privacy.row_draws import RowUniforms
 from understudy.privacy.row_maps import RowMap
 from understudy.privacy.scratch import Kept, Scratch
 
@@ -23,6 +23,8 @@ Arrays = list[NDArray[Any]]
 Places = NDArray[np.int64]
 Units = NDArray[np.int64 | np.uint64]
 """Whose each row is: the number of its unit, (rows,), or 128 bits of a keyed hash, (rows, 2)."""
+BLOCK = 2**15
+"""A map makes so many rows at a time, so that what it computes on the way stays in a processor's cache."""
 
 
 class Reader(Protocol):
@@ -198,7 +200,7 @@ class Recode:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Sequence[NDArray[Any]], uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
+    def apply(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         codes = numbers(columns[0])
         known = (codes >= 0) & (codes < len(self.exact_codes))
         recoded = np.full(len(codes), -1, dtype=np.int64)
@@ -269,7 +271,7 @@ class Derived:
         beside = [name for name in names if name not in self.maps]
         needed = dict.fromkeys([*beside, *(source for each in missing.values() for source in each.sources)])
         below = self.base.exact(list(needed), at) if needed else {}
-        made = mapped(missing, below, self.first, self.span, places(self.base, at))
+        made = mapped(missing, below, self.first, places(self.base, at))
         if self.derivation is not None and at is None:
             self.derivation.add(self.first, made)
         return {name: below[name] if name in beside else found[name] if name in found else made[name] for name in names}
@@ -278,20 +280,34 @@ class Derived:
         return self.base.exact_units()
 
 
-def mapped(maps: Maps, below: Mapping[str, NDArray[Any]], first: int, span: int, at: Places | None) -> Columns:
-    """What maps make of rows: those at some places, or all, of a span of a table that begins with row `first`.
+def mapped(maps: Maps, below: Mapping[str, NDArray[Any]], first: int, at: Places | None) -> Columns:
+    """What maps make of rows: those at some places, or all, of the rows of a table that begin with row `first`.
 
     Privacy:
         Releases nothing. A row of the result depends on the same row alone (`row_maps` says why). No value raises or
         warns.
     """
-    columns: dict[str, NDArray[Any]] = {}
     with np.errstate(all="ignore"):
-        for name, row_map in maps.items():
-            exact = [below[source] for source in row_map.sources]
-            if isinstance(row_map, Recode):
-                columns[name] = row_map.apply(exact, np.zeros((0, len(exact[0]))))
-                continue
-            drawn = row_maps.uniforms(row_map, first, span)
-            columns[name] = row_map.apply(exact, drawn if at is None else drawn[:, at])
-    return columns
+        return {name: _made(each, [below[source] for source in each.sources], first, at) for name, each in maps.items()}
+
+
+def _made(row_map: RowMap | Recode, exact: Arrays, first: int, at: Places | None) -> NDArray[Any]:
+    """What one map makes of rows, block by block."""
+    rows = len(exact[0])
+    made = _block(row_map, exact, first, at, 0)
+    if rows <= BLOCK:
+        return made
+    found = np.empty(rows, made.dtype)
+    found[:BLOCK] = made
+    for start in range(BLOCK, rows, BLOCK):
+        found[start : start + BLOCK] = _block(row_map, exact, first, at, start)
+    return found
+
+
+def _block(row_map: RowMap | Recode, exact: Arrays, first: int, at: Places | None, start: int) -> NDArray[Any]:
+    some = [column[start : start + BLOCK] for column in exact]
+    if isinstance(row_map, Recode):
+        return row_map.apply(some)
+    if at is None:
+        return row_map.apply(some, RowUniforms(row_map, first + start, len(some[0])))
+    return row_map.apply(some, RowUniforms(row_map, first, len(some[0]), at[start : start + BLOCK]))

@@ -148,7 +148,7 @@ class PrivateRows:
         parts: list[Partition] = []
         for part in self._parts:
             if isinstance(part, Held):
-                columns = mapped(maps, part.columns, part.first, part.span, part.kept)
+                columns = mapped(maps, part.columns, part.first, part.kept)
                 held = {name: columns[name] if name in columns else part.columns[name] for name in names}
                 parts.append(Held(held, part.first, part.span, part.kept, part.units))
             else:
