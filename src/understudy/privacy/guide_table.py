@@ -18,14 +18,15 @@ Array = NDArray[Any]
 Places = NDArray[np.intp]
 Made = TypeVar("Made")
 
-CELLS_PER_KNOT, MOST_CELLS = 16, 2**15
+CELLS_PER_KNOT, MOST_CELLS = 16, 2**17
 """A guide table has so many cells of equal width for each knot, and at most so many: they stay in the cache."""
 MANY = 2**14
 """For fewer numbers than this, no guide table is made."""
 AWAY = 1e-3
 """How far from its edges, in cells, a number may be taken for one of the neighbouring cell."""
-MOST_OWNERS = 256
+MOST_OWNERS = 128
 """Tables are kept for at most so many maps and distributions at a time, to bound memory."""
+_CROWDED = -1  # The entry of a cell that holds several knots.
 _OUTER = 64  # The outermost of so many parts of the knots lie beyond the cells, on either side.
 
 
@@ -58,8 +59,8 @@ class GuideTable:
         if not even:  # all numbers are in one cell
             begins[:], ends[:] = -np.inf, np.inf
         guide = np.maximum(np.searchsorted(at, begins, side="right") - 1, 0)
-        self._crowded: NDArray[np.bool_] = np.searchsorted(at, ends, side="right") - 1 - guide > 1
-        self._guide: Array = guide.astype(np.int16 if len(at) < 2**15 else np.intp)  # small, to stay in the cache
+        guide[np.searchsorted(at, ends, side="right") - 1 - guide > 1] = _CROWDED
+        self._guide: Array = guide.astype(np.int16 if len(at) < 2**15 else np.int32)  # small, to stay in the cache
         self._next = np.append(at[1:], kind(np.nan))  # nothing lies at or above it
 
     def find(self, x: Array) -> Places:
@@ -70,8 +71,8 @@ class GuideTable:
             place += 1
             cell = np.clip(place, 0, self._cells + 1, out=place).astype(np.intp)
         found: Places = np.take(self._guide, cell, mode="clip").astype(np.intp)
-        found += x >= self._next.take(found)
-        crowded = np.flatnonzero(np.take(self._crowded, cell, mode="clip"))
+        crowded = np.flatnonzero(found == _CROWDED)
+        found += x >= self._next.take(found, mode="clip")
         if len(crowded):
             among = np.searchsorted(self._at, x[crowded], side="right") - 1
             found[crowded] = np.maximum(among, 0)  # NaN is sorted to the end

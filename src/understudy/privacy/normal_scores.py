@@ -34,12 +34,12 @@ def mean_score(below: Floats, above: Floats) -> Floats:
     a = normal_score(below)
     if above is below:
         return a
-    width = above - below
-    wide = width > 1e-9
-    if not np.any(wide):  # as in a column without repeated values
-        return a
-    density = normal_density(a) - normal_density(normal_score(above))
-    return np.where(wide, density / np.where(wide, width, 1.0), a)
+    wide = np.flatnonzero(above - below > 1e-9)  # few, in a column of numbers
+    if len(wide):
+        below, above = below[wide], above[wide]
+        density = normal_density(a[wide]) - normal_density(normal_score(above))
+        a[wide] = density / (above - below)
+    return a
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from understudy.privacy.piecewise import numbers
 from understudy.privacy.row_draws import RowUniforms
-from understudy.privacy.row_maps import RowMap
+from understudy.privacy.row_maps import LevelBin, RowMap
 from understudy.privacy.scratch import Kept, Scratch
 
 Columns = dict[str, NDArray[Any]]
@@ -214,11 +214,13 @@ Maps = Mapping[str, RowMap | Recode]
 class Derivation:
     """The columns of a derivation that were asked for, for as long as somebody derives from it.
 
-    Whole numbers that are asked for a second time are kept: methods that choose what to count read them often.
+    Bins of levels are kept, since methods that choose what to count read them often; other whole numbers are if they
+    are asked for a second time.
     """
 
-    def __init__(self, scratch: Scratch):
+    def __init__(self, scratch: Scratch, maps: Maps):
         self._scratch, self._lock = scratch, threading.Lock()
+        self._often = frozenset(name for name, each in maps.items() if isinstance(each, LevelBin))
         self._asked: set[tuple[int, str]] = set()
         self._kept: dict[tuple[int, str], Kept] = {}
 
@@ -228,11 +230,11 @@ class Derivation:
         return None if kept is None else kept.exact()
 
     def add(self, first: int, columns: Columns) -> None:
-        """Keeps columns that were computed, if they are whole numbers and not asked for the first time."""
+        """Keeps columns that were computed, if they are whole numbers that will be asked for again."""
         for name, exact in columns.items():
             if exact.dtype.kind in "iu":
                 with self._lock:
-                    again = (first, name) in self._asked
+                    again = name in self._often or (first, name) in self._asked
                     self._asked.add((first, name))
                 if again and (first, name) not in self._kept:
                     self._kept[first, name] = self._scratch.keep(exact)

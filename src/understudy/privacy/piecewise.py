@@ -46,8 +46,12 @@ class Distribution:
         firsts = made_once(self, "firsts", self._firsts)
         if firsts is None:  # most distributions have no atom
             return level, level
-        repeated = self.values.take(piece) == x
-        return np.where(repeated, self.cdf.take(firsts.take(piece)), level), level
+        repeated = np.flatnonzero((self.values.take(piece) == x) & (firsts.take(piece) != piece))
+        if not len(repeated):
+            return level, level
+        below = level.copy()
+        below[repeated] = self.cdf[firsts[piece[repeated]]]
+        return below, level
 
     def _whole_interval(self, x: Floats) -> tuple[Floats, Floats]:
         places = whole_places(x, *self.ends)

@@ -144,7 +144,7 @@ class PrivateRows:
 
     def _derived(self, maps: Maps, names: Sequence[str], labels: Mapping[str, Sequence[str]]) -> "PrivateRows":
         """Rows with columns of these names, made by maps or as they are: at once in memory, else when asked for."""
-        derivation = None if self._scratch is None else Derivation(self._scratch)
+        derivation = None if self._scratch is None else Derivation(self._scratch, maps)
         parts: list[Partition] = []
         for part in self._parts:
             if isinstance(part, Held):
