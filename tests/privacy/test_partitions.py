@@ -9,7 +9,8 @@ import pytest
 from ledgers import ledger_for
 from understudy.core.randomness import Key
 from understudy.privacy import partitions, scratch, units
-from understudy.privacy.counts import Marginal, exact_marginals, popular_categories
+from understudy.privacy.counts import popular_categories
+from understudy.privacy.exact_counts import Marginal, exact_marginals
 from understudy.privacy.moments import SecondMoments
 from understudy.privacy.partitions import Read
 from understudy.privacy.piecewise import Distribution, LevelScale

@@ -14,17 +14,19 @@ weighted and penalised error of a marginal.
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, final
+from collections.abc import Iterator, Sequence
+from typing import NoReturn, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.privacy import recording
-from understudy.privacy.counts import ExactCodes, Marginal, exact_marginals, make_plain
+from understudy.privacy.counts import make_plain
+from understudy.privacy.exact_counts import Marginal, exact_marginals, remember
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import largest_with_gumbel
+from understudy.privacy.pair_counts import PairCounts
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import SMALLEST_SENSITIVITY, check_finite, check_weights
 from understudy.privacy.sums import exact_sums
@@ -36,12 +38,8 @@ MOST_KEPT_BINS = 4096
 """Exact counts of all pairs are kept from one comparison to the next if columns have at most this many bins in all."""
 STRIP = 512
 """Pairs are counted in strips of columns that have about this many bins in all."""
-ROWS_AT_ONCE = 2**14
-"""Indicators are made for this many rows at a time. Products of 32-bit floats count up to 2^24 rows exactly."""
 ROUNDING = 1e-6
 """Sensitivities are charged as larger by this part, for the rounding of the weight of a row of pairs."""
-# Counting one pair takes as long, for each row, as this many cells of a product of indicators.
-_CELLS_PER_COUNT = 80
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -212,6 +210,22 @@ class PairSelection:
             self._exact_logs[some[known]] = np.log(sums) + top[known] / scale
         self._stale[:], self._scale = False, scale
 
+    def exact_counts(self, columns: Sequence[str], shape: Sequence[int]) -> Floats | None:
+        """The counts of a pair or of one column, for a mechanism that was charged for them; None if none are kept."""
+        if not self._exact_counts or not set(columns) <= set(self._columns):
+            return None
+        at = [self._columns.index(name) for name in columns]
+        if tuple(shape) != tuple(self._sizes[i] for i in at) or len(set(at)) != len(at) or len(at) > 2:
+            return None
+        if len(at) == 1:
+            return self._exact_singles[at[0]].copy()
+        i, j = sorted(at)
+        number = next(k for k, (first, last) in enumerate(self._strips()) if first <= i < last)
+        low = self._starts[self._strips()[number][0]]
+        across, along = (slice(start := self._starts[k] - low, start + self._sizes[k]) for k in (i, j))
+        exact = self._exact_counts[number][across, along]
+        return exact.copy() if at == [i, j] else exact.T.copy()
+
     def _score(self, errors: PairErrors) -> Floats:
         """All scores without noise; (columns, columns), symmetric."""
         exact_errors = np.zeros((len(self._columns), len(self._columns)))
@@ -250,78 +264,10 @@ class PairSelection:
             return
         strips = self._strips()
         if self._bins <= MOST_KEPT_BINS:
-            self._exact_counts = exact_sums(self._rows, PairCounts(self._columns, self._sizes, strips, strips))
+            found = exact_sums(self._rows, PairCounts(self._columns, self._sizes, strips, strips, singles=True))
+            self._exact_counts, self._exact_singles = found[: len(strips)], found[len(strips) :]
+            remember(self._rows, self)
             yield from self._exact_counts
             return
         for strip in strips:  # one at a time, to bound memory
             yield exact_sums(self._rows, PairCounts(self._columns, self._sizes, strips, [strip]))[0]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PairCounts:
-    """The summation of all pairs of some strips of columns with their own and all later columns.
-
-    Attributes:
-        sizes: Bins of each column.
-        strips: First and last column of every strip, the last one not in it.
-        asked: Which strips are counted.
-    """
-
-    columns: tuple[str, ...]
-    sizes: tuple[int, ...]
-    strips: Sequence[tuple[int, int]]
-    asked: Sequence[tuple[int, int]]
-
-    def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        codes = _Indicators(exact, self.columns, self.sizes)
-        return [codes.strip(strip, self.strips) for strip in self.asked]
-
-
-@final
-class _Indicators:
-    """Codes of all columns while pairs are counted."""
-
-    def __init__(self, exact: Mapping[str, NDArray[Any]], columns: Sequence[str], sizes: Sequence[int]):
-        self._sizes = sizes
-        self._starts = np.cumsum([0, *sizes])
-        self._codes = ExactCodes(exact)
-        self._columns = columns
-        self._length = len(exact[columns[0]])
-
-    def strip(self, own: tuple[int, int], strips: Sequence[tuple[int, int]]) -> Floats:
-        """Exact counts of the columns of a strip with those of the same strip and of all later ones."""
-        first, last = own
-        low, high = self._starts[first], self._starts[last]
-        exact = np.zeros((high - low, self._starts[-1] - low))
-        for other in (each for each in strips if each[0] >= first):
-            start, end = self._starts[other[0]], self._starts[other[1]]
-            pairs = (last - first) * (other[1] - other[0])
-            if (high - low) * (end - start) <= _CELLS_PER_COUNT * pairs:
-                for part in range(0, self._length, ROWS_AT_ONCE):
-                    product = self._indicators(own, part) @ self._indicators(other, part).T
-                    exact[:, start - low : end - low] += product
-            else:
-                self._count(exact, own, other)
-        return exact
-
-    def _indicators(self, columns: tuple[int, int], part: int) -> NDArray[np.float32]:
-        """1 where a row has a bin; (bins, rows)."""
-        first, last = columns
-        length = min(ROWS_AT_ONCE, self._length - part)
-        exact = np.zeros((self._starts[last] - self._starts[first], length), np.float32)
-        for i in range(first, last):
-            codes, inside = self._codes.column(self._columns[i], self._sizes[i])
-            at = np.arange(length) if inside is None else np.flatnonzero(inside[part : part + length])
-            exact[codes[part : part + length][at] + (self._starts[i] - self._starts[first]), at] = 1.0
-        return exact
-
-    def _count(self, exact: Floats, own: tuple[int, int], other: tuple[int, int]) -> None:
-        """Counts pair by pair, into the strip."""
-        low = self._starts[own[0]]
-        for i, j in itertools.product(range(*own), range(*other)):
-            if i < j:
-                counted = self._codes.marginal([self._columns[i], self._columns[j]], [self._sizes[i], self._sizes[j]])
-                exact[
-                    self._starts[i] - low : self._starts[i + 1] - low,
-                    self._starts[j] - low : self._starts[j + 1] - low,
-                ] = counted

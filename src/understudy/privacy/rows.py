@@ -7,6 +7,7 @@ Neighbours differ by one unit: a row, or all rows of one value of the unit colum
 # pyright: reportPrivateUsage=false
 
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, Self, final
 
@@ -45,13 +46,14 @@ class PrivateRows:
         max_rows_per_unit: The most rows that one unit has in here; public.
     """
 
-    __slots__ = ("_drawn", "_engine", "_exact_labels", "_names", "_parts", "_scratch", "max_rows_per_unit")
+    __slots__ = ("_counted", "_drawn", "_engine", "_exact_labels", "_names", "_parts", "_scratch", "max_rows_per_unit")
 
     _parts: tuple[Partition, ...]
     _names: tuple[str, ...]
     _exact_labels: dict[str, Sequence[str]]
     _scratch: Scratch | None  # Keeps columns of partitions that are not in memory.
     _engine: Engine | None
+    _counted: list[weakref.ref[Any]]  # Whoever has exact counts of marginals of these rows.
     _drawn: Drawn | None  # If these are some units of a table: which.
     max_rows_per_unit: int
 
@@ -83,6 +85,7 @@ class PrivateRows:
         keep(self, "_scratch", scratch)
         keep(self, "_engine", engine)
         keep(self, "_drawn", drawn)
+        keep(self, "_counted", [])
         keep(self, "max_rows_per_unit", max_rows_per_unit)
         return self
 
