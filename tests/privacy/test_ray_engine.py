@@ -57,7 +57,7 @@ def test_a_task_gets_keys_that_open_one_stream_each():
     row_map = LevelBin("x", scale, np.array([0.0, 0.5, 1.0]), False, root.child("x"))
     part = Derived(Held({"x": np.array([np.nan] * 50)}, 0, 50), {"y": row_map})
     sent = shipped(part)
-    assert sent.maps["y"].key.entropy != root.entropy and sent.derivation is None
+    assert sent.maps["y"].key.entropy != root.entropy and sent.derived is None
     np.testing.assert_array_equal(sent.exact(["y"])["y"], part.exact(["y"])["y"])
 
 

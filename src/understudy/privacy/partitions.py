@@ -7,7 +7,7 @@ the same rows, and sums over them in whole numbers have the same bits.
 
 import dataclasses
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from understudy.privacy.piecewise import numbers
 from understudy.privacy.row_draws import RowUniforms
-from understudy.privacy.row_maps import LevelBin, RowMap
+from understudy.privacy.row_maps import RowMap
 from understudy.privacy.scratch import Kept, Scratch
 
 Columns = dict[str, NDArray[Any]]
@@ -138,6 +138,35 @@ class Held:
         return self.units
 
 
+class KeptColumns:
+    """Columns of whole numbers that were asked for, for as long as somebody may ask again.
+
+    Args:
+        often: Those that are kept as soon as they are there: codes of categories, which take long to read, and bins of
+            levels, which methods that choose what to count read often. Others are if they are asked for a second time.
+    """
+
+    def __init__(self, scratch: Scratch, often: Iterable[str]):
+        self._scratch, self._often, self._lock = scratch, frozenset(often), threading.Lock()
+        self._asked: set[tuple[int, str]] = set()
+        self._kept: dict[tuple[int, str], Kept] = {}
+
+    def find(self, first: int, names: Sequence[str]) -> Columns:
+        """Those columns of the partition that begins with this row that were kept."""
+        kept = {name: self._kept[first, name] for name in names if (first, name) in self._kept}
+        return {name: each.exact() for name, each in kept.items()}
+
+    def add(self, first: int, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Keeps columns that are whole numbers and will be asked for again."""
+        for name, exact in columns.items():
+            if exact.dtype.kind in "iu":
+                with self._lock:
+                    again = name in self._often or (first, name) in self._asked
+                    self._asked.add((first, name))
+                if again and (first, name) not in self._kept:
+                    self._kept[first, name] = self._scratch.keep(exact)
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Read:
     """A partition that is read when it is asked for.
@@ -146,6 +175,7 @@ class Read:
         kept_bits, leader_bits: Of rows that are bounded by unit, as bits: which are kept, and which of them is the
             first of its unit.
         seeds: Of the hash of units; None if each row is its own.
+        codes: Columns of codes that were read before, of all partitions.
     """
 
     reader: Reader
@@ -153,6 +183,7 @@ class Read:
     kept_bits: NDArray[np.uint8] | None = None
     leader_bits: NDArray[np.uint8] | None = None
     seeds: tuple[int, int] | None = None
+    codes: KeptColumns | None = None
 
     @property
     def span(self) -> int:
@@ -167,8 +198,18 @@ class Read:
         return self.seeds is not None
 
     def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
-        taken, found = places(self, at), self.reader.read(names)
+        taken, found = places(self, at), self._all(names)
         return {name: found[name] if taken is None else found[name][taken] for name in names}
+
+    def _all(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+        """Some columns of all rows, those that are left out included."""
+        if self.codes is None:
+            return self.reader.read(names)
+        kept = self.codes.find(self.first, names)
+        missing = [name for name in names if name not in kept]
+        found: Mapping[str, NDArray[Any]] = self.reader.read(missing) if missing else {}
+        self.codes.add(self.first, found)
+        return {**kept, **found}
 
     def exact_units(self) -> Units | None:
         if self.seeds is None:
@@ -211,42 +252,13 @@ class Recode:
 Maps = Mapping[str, RowMap | Recode]
 
 
-class Derivation:
-    """The columns of a derivation that were asked for, for as long as somebody derives from it.
-
-    Bins of levels are kept, since methods that choose what to count read them often; other whole numbers are if they
-    are asked for a second time.
-    """
-
-    def __init__(self, scratch: Scratch, maps: Maps):
-        self._scratch, self._lock = scratch, threading.Lock()
-        self._often = frozenset(name for name, each in maps.items() if isinstance(each, LevelBin))
-        self._asked: set[tuple[int, str]] = set()
-        self._kept: dict[tuple[int, str], Kept] = {}
-
-    def find(self, first: int, name: str) -> NDArray[Any] | None:
-        """A column of the partition that begins with this row, if it was kept."""
-        kept = self._kept.get((first, name))
-        return None if kept is None else kept.exact()
-
-    def add(self, first: int, columns: Columns) -> None:
-        """Keeps columns that were computed, if they are whole numbers that will be asked for again."""
-        for name, exact in columns.items():
-            if exact.dtype.kind in "iu":
-                with self._lock:
-                    again = name in self._often or (first, name) in self._asked
-                    self._asked.add((first, name))
-                if again and (first, name) not in self._kept:
-                    self._kept[first, name] = self._scratch.keep(exact)
-
-
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Derived:
     """A partition whose columns are computed from those of another, row by row, when they are asked for."""
 
     base: Partition
     maps: Maps
-    derivation: Derivation | None = None
+    derived: KeptColumns | None = None
 
     @property
     def first(self) -> int:
@@ -265,17 +277,15 @@ class Derived:
         return self.base.has_units
 
     def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
-        found: Columns = {}
-        if self.derivation is not None:
-            kept = {name: self.derivation.find(self.first, name) for name in names if name in self.maps}
-            found = {name: exact if at is None else exact[at] for name, exact in kept.items() if exact is not None}
+        kept = {} if self.derived is None else self.derived.find(self.first, [n for n in names if n in self.maps])
+        found = {name: exact if at is None else exact[at] for name, exact in kept.items()}
         missing = {name: self.maps[name] for name in names if name in self.maps and name not in found}
         beside = [name for name in names if name not in self.maps]
         needed = dict.fromkeys([*beside, *(source for each in missing.values() for source in each.sources)])
         below = self.base.exact(list(needed), at) if needed else {}
         made = mapped(missing, below, self.first, places(self.base, at))
-        if self.derivation is not None and at is None:
-            self.derivation.add(self.first, made)
+        if self.derived is not None and at is None:
+            self.derived.add(self.first, made)
         return {name: below[name] if name in beside else found[name] if name in found else made[name] for name in names}
 
     def exact_units(self) -> Units | None:

@@ -119,8 +119,11 @@ def _work(key: bytes, part: bytes, task: bytes, *blocks: object) -> bytes:
 
 def shipped(part: Partition) -> Partition:
     """A partition as a task gets it: without what is kept here, and with keys that open one stream each."""
+    if isinstance(part, Read):
+        alone = dataclasses.replace(part, codes=None)
+        return _with_block(alone, None) if references(part) else alone
     if not isinstance(part, Derived):
-        return _with_block(part, None) if references(part) else part
+        return part
     maps = {
         name: dataclasses.replace(each, key=each.key.sealed()) if isinstance(each, _DRAWING) else each
         for name, each in part.maps.items()

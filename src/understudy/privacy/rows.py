@@ -19,11 +19,11 @@ from understudy.privacy import row_maps, units
 from understudy.privacy.ancestors import Ancestor
 from understudy.privacy.ancestors import check as check_ancestors
 from understudy.privacy.partitions import (
-    Derivation,
     Derived,
     Drawn,
     Engine,
     Held,
+    KeptColumns,
     Maps,
     Partition,
     Read,
@@ -147,7 +147,8 @@ class PrivateRows:
 
     def _derived(self, maps: Maps, names: Sequence[str], labels: Mapping[str, Sequence[str]]) -> "PrivateRows":
         """Rows with columns of these names, made by maps or as they are: at once in memory, else when asked for."""
-        derivation = None if self._scratch is None else Derivation(self._scratch, maps)
+        often = [name for name, each in maps.items() if isinstance(each, row_maps.LevelBin)]
+        kept = None if self._scratch is None else KeptColumns(self._scratch, often)
         parts: list[Partition] = []
         for part in self._parts:
             if isinstance(part, Held):
@@ -155,7 +156,7 @@ class PrivateRows:
                 held = {name: columns[name] if name in columns else part.columns[name] for name in names}
                 parts.append(Held(held, part.first, part.span, part.kept, part.units))
             else:
-                parts.append(Derived(part, maps, derivation))
+                parts.append(Derived(part, maps, kept))
         return self._of(parts, names, labels, self.max_rows_per_unit, self._scratch, self._engine, self._drawn)
 
     def relabel(
@@ -294,8 +295,9 @@ def lock_readers(
     """
     readers = [reader for reader in readers if reader.rows]  # so that a partition goes by the number of its first row
     firsts = np.cumsum([0, *(reader.rows for reader in readers)]).tolist()
-    parts = [Read(reader, first) for reader, first in zip(readers, firsts, strict=False)]
-    most = max_rows_per_unit if has_unit else 1
+    scratch, most = Scratch(memory), max_rows_per_unit if has_unit else 1
+    codes = KeptColumns(scratch, names)
+    parts = [Read(reader, first, codes=codes) for reader, first in zip(readers, firsts, strict=False)]
     if has_unit:
         parts = units.bounded_readers(parts, most, key.child("unit"))
-    return PrivateRows._of(parts, names, labels, most, Scratch(memory), engine)
+    return PrivateRows._of(parts, names, labels, most, scratch, engine)
