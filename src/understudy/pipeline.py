@@ -167,7 +167,7 @@ def fit_many(
     summing, entered = engines.resolve(engine, address), list[str]()
     with contextlib.ExitStack() as stack:
         fits, started = _with_checkpoint(schema, fits, checkpoint, stack)
-        new = [each for each in fits if not checkpoints.is_charged(each.ledger.checkpoint, book)]
+        new = [each for each in fits if not checkpoints.is_charged(each.ledger.checkpoint, book, schema.name)]
         if book and new:
             book.check(schema.name, math.fsum(each.ledger.budget.epsilon for each in new), delta * len(new))
         # What follows raises for structure alone, so a typing mistake costs nothing.
@@ -233,9 +233,14 @@ def _with_checkpoint(
     if len(fits) != 1:
         raise ValueError(f"checkpoint: expected one fit, got {len(fits)}. Give each a checkpoint of its own.")
     [fit] = fits
-    facts = {"version": __version__, "schema": sha256(schema.to_toml()), "method": fit.method.name}
-    facts |= {"settings": dataclasses.asdict(fit.method), **dataclasses.asdict(fit.ledger.budget)}
-    facts["seed"] = fit.ledger.seed
+    facts = checkpoints.facts_of(
+        version=__version__,
+        schema=sha256(schema.to_toml()),
+        method=fit.method.name,
+        settings=dataclasses.asdict(fit.method),
+        budget=fit.ledger.budget,
+        seed=fit.ledger.seed,
+    )
     kept = stack.enter_context(checkpoints.opened(path, facts, identity=fit.id, started=started))
     fit.ledger.checkpoint, key = kept, dataclasses.replace(fit.key, public=kept.public)
     return [dataclasses.replace(fit, id=kept.identity, key=key)], kept.started
