@@ -115,9 +115,8 @@ def fit(
     """
     facts = Schema.of(schema)
     if isinstance(facts, DatabaseSchema) or has_unit_columns(facts):
-        if checkpoint is not None:
-            raise SchemaError("checkpoint: a fit of a database cannot go on from one yet. Leave it out.")
         every: dict[str, Any] = {"seed": seed, "progress": progress, "ledger": ledger, "strict": strict}
+        every["checkpoint"] = checkpoint
         made: Any = databases.fit(table, facts, resolve(method), Budget(epsilon=epsilon, delta=delta), **every)
         return made
     options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}
