@@ -25,6 +25,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from understudy.privacy.piecewise import Floats
@@ -239,15 +240,17 @@ class _Observed:
     Attributes:
         start, end: Where the tail begins, and the farthest that it may reach.
         near: Where its first bin ends, or a little farther out.
-        lower, upper: The bins.
+        points: The edges of all bins, each once.
+        lower, upper: The places of the edges of every bin among them.
         counts, deviations: The noisy counts, already divided by the deviations.
     """
 
     start: float
     end: float
     near: float
-    lower: Floats
-    upper: Floats
+    points: Floats
+    lower: NDArray[np.intp]
+    upper: NDArray[np.intp]
     counts: Floats
     deviations: Floats
 
@@ -259,7 +262,10 @@ class _Observed:
             edges, deviation = each.edges[first:], np.sqrt(each.variance)
             held = each.counts[first : len(each.edges) - 1]
             parts.append((edges[:-1], edges[1:], held / deviation, np.full(len(held), deviation)))
-        return cls(start, end, near, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+        lower, upper, counts, deviations = (np.concatenate(column) for column in zip(*parts, strict=True))
+        points = np.union1d(lower, upper)  # a finer partition has the edges of a coarser one
+        at = np.searchsorted(points, lower), np.searchsorted(points, upper)
+        return cls(start, end, near, points, *at, counts, deviations)
 
     def smoothed(self) -> _Curve | None:
         """The mean of all curves, weighted by how well they fit; None if none fits well."""
@@ -303,8 +309,12 @@ class _Observed:
     def _expected(self, family: _Family, a: Floats, b: Floats) -> Floats:
         """For each curve, the share of the tail that lies in each bin, in deviations of the noise."""
         ends, whole = (family.beyond(np.array([each]), a, b) for each in (self.end, self.start))
-        lower, upper = (family.beyond(np.clip(x, self.start, self.end), a, b) for x in (self.lower, self.upper))
-        return (lower - upper) / np.maximum(whole - ends, 1e-12) / self.deviations
+        beyond = family.beyond(np.clip(self.points, self.start, self.end), a, b)
+        found = beyond.take(self.lower, axis=1)
+        found -= beyond.take(self.upper, axis=1)
+        found /= np.maximum(whole - ends, 1e-12)
+        found /= self.deviations
+        return found
 
     def _quantiles(self, family: _Family, a: Floats, b: Floats) -> Floats:
         """For each curve, its quantiles at `_LEVELS` of what lies between start and end."""

@@ -34,11 +34,11 @@ def mean_score(below: Floats, above: Floats) -> Floats:
     a = normal_score(below)
     if above is below:
         return a
-    wide = np.flatnonzero(above - below > 1e-9)  # few, in a column of numbers
-    if len(wide):
-        below, above = below[wide], above[wide]
-        density = normal_density(a[wide]) - normal_density(normal_score(above))
-        a[wide] = density / (above - below)
+    wide = np.asarray(above - below > 1e-9)
+    if np.any(wide):  # of a column of numbers, few
+        width = np.asarray(above - below)[wide]
+        density = normal_density(a[wide]) - normal_density(normal_score(np.asarray(above)[wide]))
+        a[wide] = density / width
     return a
 
 
