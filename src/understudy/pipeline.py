@@ -341,7 +341,7 @@ def lock_table(
 def _lock_parts(
     table: StreamedTable, schema: Schema, planned: PlannedFit, engine: engines.Summing | None, memory: float
 ) -> PrivateRows:
-    """The locked rows of a table in partitions; a quarter of the memory keeps columns from one pass to the next."""
+    """The locked rows of a table in partitions; a sixteenth of the memory keeps columns between passes."""
     return lock_readers(
         table.readers,
         schema.names,
@@ -349,7 +349,7 @@ def _lock_parts(
         has_unit=schema.unit is not None,
         max_rows_per_unit=planned.ledger.max_rows_per_unit,
         key=planned.key,
-        memory=int(memory * 2**28),
+        memory=int(memory * 2**26),
         engine=engine if table.in_files else None,
     )
 
