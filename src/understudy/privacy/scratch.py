@@ -9,6 +9,7 @@ Source: RFC 8439 for ChaCha20.
 # pyright: strict
 
 import dataclasses
+import errno
 import os
 import tempfile
 import threading
@@ -55,7 +56,9 @@ class Scratch:
                 weakref.finalize(kept, self._give_back, small.nbytes)
                 return kept
             written, file = self._placed(small)
-        os.pwrite(file.fileno(), self._encrypted(small.tobytes(), written.number), written.offset)
+        hidden = self._encrypted(small.tobytes(), written.number)
+        if os.pwrite(file.fileno(), hidden, written.offset) < len(hidden):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return Kept(self, written)
 
     def _give_back(self, size: int) -> None:
