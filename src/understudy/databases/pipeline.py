@@ -88,11 +88,13 @@ def fit(
     if book:
         check_named(schema, UNNAMED)
     identity, started = _fit_id(schema, method, budget, seed), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    public: int | None = None
     with contextlib.ExitStack() as stack:
         if checkpoint is not None:
             facts = _facts(schema, method, budget, seed)
-            kept = stack.enter_context(checkpoints.opened(checkpoint, facts, identity=identity, started=started))
-            whole.checkpoint, identity, started = kept, kept.identity, kept.started
+            own = checkpoints.opened(checkpoint, facts, identity=identity, started=started)
+            whole.checkpoint = kept = stack.enter_context(own)
+            identity, started, public = kept.identity, kept.started, kept.public
         is_new = not checkpoints.is_charged(whole.checkpoint, book, schema.name)
         if book and is_new:
             book.check(schema.name, budget.epsilon, budget.delta)
@@ -102,9 +104,9 @@ def fit(
         stack.enter_context(interruptions_noted(book, entered, 1))
         if book and is_new:
             named = {"version": __version__, "identity": identity}
-            entered.append(book.charge(schema.name, budget.epsilon, budget.delta, method.name, **named))
+            book.charge(schema.name, budget.epsilon, budget.delta, method.name, **named)
+        entered.append(identity)
         seconds = seconds_of(made, method, list(whole.plan), ROWS_IF_UNKNOWN)[0]
-        public = None if whole.checkpoint is None else whole.checkpoint.public
         with shown(Expectation([whole], (seconds, 0.0)), progress):
             tables = fit_tables(locked, made, method, ledger=whole, key=dataclasses.replace(key, public=public))
         units = tables[schema.unit].encoder.rows
