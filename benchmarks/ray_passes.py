@@ -20,6 +20,7 @@ from typing import Any
 
 import understudy as us
 from scale import make, schema
+from understudy.core import ray_tasks
 from understudy.privacy.ray_engine import RayEngine
 
 RESULTS = Path(__file__).parent / "results" / "scale" / "ray.jsonl"
@@ -53,8 +54,7 @@ def idle_cores() -> float:
 
 def once(root: Path, rows: int, workers: int) -> dict[str, Any]:
     """Fits on a cluster of so many workers and says what its passes took."""
-    import ray
-
+    ray = ray_tasks.imported()
     idle = idle_cores()
     ray.init(address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="error")
     seconds: dict[str, float] = {}

@@ -107,7 +107,7 @@ class ExactCodes:
         self._exact = exact
         self._seen: dict[tuple[str, int, int], tuple[NDArray[Any], Inside | None]] = {}
 
-    def marginal(self, columns: Sequence[str], shape: Sequence[int], groups: Sequence[Codes] = ()) -> Codes:
+    def marginal(self, columns: Sequence[str], shape: Sequence[int], groups: Sequence[Codes] = ()) -> Floats:
         """The counts of a marginal without noise, for use inside a mechanism."""
         cells = math.prod(shape)
         exact_cells, inside = self.column(columns[0], shape[0], groups[0] if groups else None)
@@ -120,7 +120,7 @@ class ExactCodes:
             if known is not None:
                 inside = known if inside is None else inside & known
         exact_cells = exact_cells if inside is None else exact_cells[inside]
-        return np.bincount(exact_cells, minlength=cells).reshape(tuple(shape))
+        return np.bincount(exact_cells, minlength=cells).astype(np.float64).reshape(tuple(shape))
 
     def column(self, name: str, size: int, group: Codes | None = None) -> tuple[NDArray[Any], Inside | None]:
         """A column's codes, 0 for those outside, and which ones are inside; None if all are."""
