@@ -24,6 +24,7 @@ from typing import Any
 
 from understudy.core import ray_tasks, wire
 from understudy.core.ray_tasks import EngineError
+from understudy.core.workers import one_thread_variables
 from understudy.privacy.partitions import Arrays, Derived, Maps, Partition, Read, Task
 from understudy.privacy.row_maps import LevelBin, MissingScore, NormalScore, OneHot
 
@@ -63,7 +64,8 @@ class RayEngine:
     def each(self, parts: Sequence[Partition], task: Task) -> Iterator[tuple[int, Arrays]]:
         """What a task makes of every partition, by its number, as tasks of the cluster end."""
         ray = self._ray
-        work = ray.remote(max_retries=TRIES, num_cpus=1)(_work)
+        alone = {"env_vars": one_thread_variables()}  # a worker has one core, and libraries that would take all
+        work = ray.remote(max_retries=TRIES, num_cpus=1, runtime_env=alone)(_work)
         most = _AT_ONCE * max(1, int(ray.cluster_resources().get("CPU", 1)))
         shared = ray.put(encrypted(self._key, Pass(task, levels(parts))))
         left, running = list(enumerate(parts)), {}
