@@ -5,10 +5,13 @@
 Makes the rows of benchmarks/scale.py, fits `copula` with engine "ray" on a local cluster of so many workers, and adds
 up the seconds of its passes, without starts, survey and encoder. Another fit before it makes the workers load what they
 need. Appends one line of JSON a cluster to benchmarks/results/scale/ray.jsonl. On a machine whose cores others use, the
-ratio says how busy they were: `load` and `idle_cores`, the share of cores that nobody used in the second before, tell.
+ratio of wall times says how busy they were: `load`, and `idle_cores`, that nobody used in the second before, tell. So
+the processor time that workers and driver took in the passes is kept beside it: with W of the workers, which is shared,
+and D of the driver, which is not, two workers on quiet cores are at least W / (W / 2 + D) times as fast as one.
 """
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -28,16 +31,25 @@ WARM = 1_000_000
 
 
 def timed(seconds: dict[str, float]) -> None:
-    """Has the seconds of every pass added up by its kind."""
+    """Has the seconds of every pass added up by its kind, and those of processors by who took them."""
     each = RayEngine.each
 
     def counted(self: RayEngine, parts: Any, task: Any) -> Any:
-        start = time.perf_counter()
+        start, driver, workers = time.perf_counter(), time.process_time(), cpu_of_workers()
         yield from each(self, parts, task)
         kind = type(getattr(task, "summation", task)).__name__
-        seconds[kind] = seconds.get(kind, 0.0) + time.perf_counter() - start
+        taken = {kind: time.perf_counter() - start, "driver": time.process_time() - driver}
+        for name, more in (taken | {"workers": cpu_of_workers() - workers}).items():
+            seconds[name] = seconds.get(name, 0.0) + more
 
     RayEngine.each = counted
+
+
+def cpu_of_workers() -> float:
+    """Seconds of processor time that the workers of the cluster have taken so far."""
+    psutil: Any = importlib.import_module("psutil")
+    found = [each for each in psutil.Process().children(recursive=True) if each.name().startswith("ray::")]
+    return sum(sum(each.cpu_times()[:2]) for each in found)
 
 
 def idle_cores() -> float:
@@ -62,8 +74,9 @@ def once(root: Path, rows: int, workers: int) -> dict[str, Any]:
         timed(seconds) if many == rows else None
         us.fit(root / str(many), schema(many), "copula", epsilon=1.0, seed=0, engine="ray", progress=False)
     ray.shutdown()
+    cpu = {f"{who}_cpu_s": round(seconds.pop(who), 2) for who in ("workers", "driver")}
     found = {"rows": rows, "workers": workers, "seconds": {kind: round(each, 2) for kind, each in seconds.items()}}
-    sums = {"pass_seconds": round(sum(seconds.values()), 2), "load": round(os.getloadavg()[0], 1)}
+    sums = {"pass_seconds": round(sum(seconds.values()), 2), **cpu, "load": round(os.getloadavg()[0], 1)}
     return {**found, **sums, "idle_cores": round(idle, 2), "cores": os.cpu_count(), "version": us.__version__}
 
 
