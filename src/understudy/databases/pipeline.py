@@ -87,14 +87,8 @@ def fit(
     book = LedgerFile(ledger) if ledger is not None else None
     if book:
         check_named(schema, UNNAMED)
-    identity, started = _fit_id(schema, method, budget, seed), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    public: int | None = None
     with contextlib.ExitStack() as stack:
-        if checkpoint is not None:
-            facts = _facts(schema, method, budget, seed)
-            own = checkpoints.opened(checkpoint, facts, identity=identity, started=started)
-            whole.checkpoint = kept = stack.enter_context(own)
-            identity, started, public = kept.identity, kept.started, kept.public
+        identity, started, public = _with_checkpoint(whole, schema, method, checkpoint, stack)
         is_new = not checkpoints.is_charged(whole.checkpoint, book, schema.name)
         if book and is_new:
             book.check(schema.name, budget.epsilon, budget.delta)
@@ -180,16 +174,29 @@ def _ledger(schema: DatabaseSchema, made: Designs, method: Method, budget: Budge
     )
 
 
-def _facts(schema: DatabaseSchema, method: Method, budget: Budget, seed: int | None) -> dict[str, Any]:
-    """What a checkpoint says of the fit."""
-    return checkpoints.facts_of(
+def _with_checkpoint(
+    whole: Ledger,
+    schema: DatabaseSchema,
+    method: Method,
+    path: str | os.PathLike[str] | None,
+    stack: contextlib.ExitStack,
+) -> tuple[str, str, int | None]:
+    """The fit's id, when it began, and the root of its public draws; with a checkpoint, those that it keeps."""
+    identity = _fit_id(schema, method, whole.budget, whole.seed)
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    if path is None:
+        return identity, started, None
+    facts = checkpoints.facts_of(
         version=__version__,
         schema=sha256(schema.to_toml()),
         method=method.name,
         settings=dataclasses.asdict(method),
-        budget=budget,
-        seed=seed,
+        budget=whole.budget,
+        seed=whole.seed,
     )
+    kept = stack.enter_context(checkpoints.opened(path, facts, identity=identity, started=started))
+    whole.checkpoint = kept
+    return kept.identity, kept.started, kept.public
 
 
 def _fit_id(schema: DatabaseSchema, method: Method, budget: Budget, seed: int | None) -> str:
