@@ -35,7 +35,7 @@ SECONDS = {
     "prada": ("start", "shapes", "entries", "pairs", "small_pairs", "values", *TRAINED),
     "gem": ("start", "entries", *TRAINED),
     "privmrf": ("start", "entries", "beyond_ten", "values"),
-    "dp-merf": ("start", "entries", *TRAINED),
+    "dp-merf": ("start", "entries", "steps", "steps_columns", "steps_states"),
 }
 """The terms that the seconds of a method may have."""
 SECONDS_GUESS = {
@@ -51,8 +51,8 @@ SECONDS_GUESS = {
     "small_pairs": 0.2,
     "beyond_ten": 50.0,
     "inputs": 0.1,
+    "steps_states": 1.0,
 }
-OTHER_GUESSES = {"dp-merf": {"steps_inputs": 100.0}}
 MEGABYTES_GUESS = {"start": 150.0, "shapes": 10.0, "entries": 25.0, "columns": 10.0, "values": 5.0}
 READING = 0.3
 """The least that a million entries take, in seconds: to be read."""
@@ -79,10 +79,11 @@ def quiet_seconds(line: Mapping[str, Any]) -> float:
 def schema_of(line: Mapping[str, Any]) -> us.Schema:
     """A schema of the same public size as the table of a line."""
     sizes = [int(size) for size, columns in line["sizes"].items() for _ in range(columns)]
+    nullable = line.get("nullable", 0)  # so many numbers, which come first
     facts = [
         us.Column(f"c{j}", "categorical", values=tuple(f"v{i}" for i in range(size)))
         if size
-        else us.Column(f"c{j}", "continuous", low=0.0, high=1.0)
+        else us.Column(f"c{j}", "continuous", low=0.0, high=1.0, nullable=j < nullable)
         for j, size in enumerate(sizes)
     ]
     return us.Schema(columns=tuple(facts), name="size", rows=line["rows"])
@@ -135,9 +136,7 @@ def main() -> None:
             continue
         terms = [features_of(line) for line in mine]
         fitted[method] = {
-            "seconds": weights(
-                SECONDS_GUESS | OTHER_GUESSES.get(method, {}), names, terms, [quiet_seconds(line) for line in mine]
-            ),
+            "seconds": weights(SECONDS_GUESS, names, terms, [quiet_seconds(line) for line in mine]),
             "megabytes": weights(MEGABYTES_GUESS, tuple(MEGABYTES_GUESS), terms, [line["peak_mib"] for line in mine]),
         }
     for method, parts in {**fitted, "other": OTHER}.items():

@@ -6,14 +6,16 @@ factor of a 3000 x 3000 matrix takes, and the ratio to it. Peers are run on the 
 name the Python of their environment.
 
     python benchmarks/speed.py -o benchmarks/results/speed.jsonl
-    python benchmarks/speed.py --cases numbers-8 adult --methods prada aim --dpmm /tmp/dpmm/bin/python
-    python benchmarks/speed.py --growth --methods prada
+    python benchmarks/speed.py --methods prada --peers -o benchmarks/results/speed.jsonl
+    python benchmarks/speed.py --cases adult --methods prada --peers dpmm-aim --dpmm DPMM/bin/python --limit 1200
+    python benchmarks/speed.py --growth --methods prada -o benchmarks/results/speed.jsonl
 
 Results are added to the file; a line of the same case, method and settings is replaced.
 """
 
 import argparse
 import collections
+import compileall
 import contextlib
 import json
 import os
@@ -64,6 +66,7 @@ def cost_of(command: Sequence[str], limit: float) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "XDG_CACHE_HOME": cache}  # no compiled program is there yet
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
         started = [sys.executable, "-S", "-c", LAUNCHER, str(limit), *command]
         shown = subprocess.run(started, env=environment, capture_output=True, text=True, check=True)
     code, wall, cpu, peak = json.loads(shown.stdout.splitlines()[-1])
@@ -95,10 +98,14 @@ def files(case: Case) -> Iterator[tuple[Path, Path, us.Schema]]:
 
 
 def shape(schema: us.Schema) -> dict[str, Any]:
-    """What the time depends on, all of it public: rows, columns, and how many columns have how many listed values."""
+    """What the time depends on, all of it public: rows, columns, and how many columns have how many listed values.
+
+    `nullable` is the number of columns without listed values that may lack some.
+    """
     sizes = collections.Counter(len(column.values or ()) for column in schema.columns)
     found = {str(size): sizes[size] for size in sorted(sizes)}
-    return {"rows": schema.rows or 0, "columns": len(schema), "sizes": found}
+    nullable = sum(column.nullable and not column.values for column in schema.columns)
+    return {"rows": schema.rows or 0, "columns": len(schema), "sizes": found, "nullable": nullable}
 
 
 def fits(
@@ -106,7 +113,7 @@ def fits(
 ) -> Iterator[dict[str, Any]]:
     """One line for each method; for `prada` on 20 columns, one more for sampling."""
     with files(case) as (rows, facts, schema):
-        for method in methods or case.methods:
+        for method in methods:
             model = rows.with_name(f"{method}.understudy")
             chosen = [part for setting in settings for part in ("--set", setting)]
             command = [sys.executable, "-m", "understudy", "fit", str(rows), str(facts), "--method", method, *BUDGET]
@@ -118,9 +125,11 @@ def fits(
                 yield {**line, "what": "sample", "rows": SAMPLED, **cost_of(command, limit)}
 
 
-def peers(name: str, case: Case, pythons: dict[str, str], limit: float) -> Iterator[dict[str, Any]]:
+def peers(
+    name: str, case: Case, asked: Sequence[str], pythons: dict[str, str], limit: float
+) -> Iterator[dict[str, Any]]:
     """One line for each peer that is installed; for the others, a sentence on the screen."""
-    wanted = {peer: whose for peer, whose in speed_peers.PEERS.items() if case.suffix == ".csv"}
+    wanted = {peer: speed_peers.PEERS[peer] for peer in asked if case.suffix == ".csv"}
     there = {
         whose: speed_peers.importable(pythons[whose], speed_peers.PACKAGES[whose]) for whose in set(wanted.values())
     }
@@ -162,6 +171,18 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
     return "\n".join(shown)
 
 
+def ratios(lines: Sequence[dict[str, Any]]) -> str:
+    """How many times the seconds of `prada` each peer took in the same run; a star: at least, it was ended."""
+    ours = {line["case"]: line for line in lines if line["what"] == "fit" and line["method"] == "prada"}
+    shown = []
+    for line in lines:
+        if line["what"] == "peer" and (own := ours.get(line["case"])):
+            times = "".join(f"{line[name] / own[name]:>12.1f}" for name in ("wall_s", "cpu_s"))
+            star = " *" if "ended_at_s" in line else ""
+            shown.append(f"{line['case']:<28}{line['method']:<20}{times}{star}")
+    return "\n".join([f"{'times as long as prada':<48}{'wall s':>12}{'CPU s':>12}", *shown] if shown else shown)
+
+
 def keep(path: Path, line: dict[str, Any]) -> None:
     """Adds a line to the file, in the place of one of the same case, method and settings."""
     old = [json.loads(each) for each in path.read_text().splitlines()] if path.exists() else []
@@ -173,30 +194,35 @@ def keep(path: Path, line: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, help="a JSONL file to add to; without it, results are only shown")
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--cases", nargs="+", choices=CASES, help="all, unless named")
     parser.add_argument(
         "--methods", nargs="+", default=[], help="those of the case unless named; `none` for peers alone"
     )
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the method")
+    parser.add_argument("--peers", nargs="*", choices=speed_peers.PEERS, default=list(speed_peers.PEERS))
     parser.add_argument("--growth", action="store_true", help="twice the rows, columns and categories, as ratios")
     parser.add_argument("--limit", type=float, default=300.0, help="wall seconds after which a process is ended")
     for peer in speed_peers.PACKAGES:
         parser.add_argument(f"--{peer}", default=sys.executable, help="the Python of an environment that has it")
     arguments = parser.parse_args()
-    asked, made = GROWTH if arguments.growth else {name: CASES[name] for name in arguments.cases}, []
+    asked, made = GROWTH if arguments.growth else {name: CASES[name] for name in arguments.cases or CASES}, []
     shown = shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]])
+    compileall.compile_dir(us.__path__[0], quiet=1)
     for name, case in asked.items():
         if not case.at_hand:
             print(f"{name}: left out, {case.needs} is not in the folder that UNDERSTUDY_DATA names", flush=True)
             continue
-        methods = arguments.methods or (["prada", "aim", "copula"] if arguments.growth else [])
+        methods = arguments.methods or (["prada", "aim", "copula"] if arguments.growth else case.methods)
+        if not arguments.cases and not arguments.growth:
+            methods = [method for method in methods if method in case.methods]
         runs = [] if methods == ["none"] else fits(name, case, methods, arguments.set, arguments.limit)
         pythons = {peer: getattr(arguments, peer) for peer in speed_peers.PACKAGES}
-        others = [] if arguments.growth else peers(name, case, pythons, arguments.limit)
+        others = [] if arguments.growth else peers(name, case, arguments.peers, pythons, arguments.limit)
         for each in (*runs, *others) if not arguments.output else _kept(arguments.output, shown, runs, others):
             made.append(each)
             print(json.dumps(each), flush=True)
     print(table(made))
+    print(ratios(made))
     if arguments.growth:
         print(growth(made))
 

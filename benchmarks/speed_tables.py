@@ -102,9 +102,10 @@ def one_wide(rows: int, values: int) -> Table:
     return frame.with_columns(pl.Series("wide", column)), schema_of(facts, rows)
 
 
-def public(name: str) -> Table:
+def public(name: str, rows: int | None = None) -> Table:
     """A public table with the schema that comes with the package, and its number of rows, which is public here."""
     frame = datasets.load(name)
+    frame = frame if rows is None else frame.sample(rows, seed=0)
     return frame, dataclasses.replace(datasets.schema(name), rows=len(frame))
 
 
@@ -115,9 +116,16 @@ CASES = {
     "wide-800": Case(lambda: one_wide(20_000, 800), USUAL),
     "categories-40": Case(lambda: categories(20_000, 15, 40), USUAL),
     "adult": Case(lambda: public("adult"), USUAL, needs="adult.csv"),
+    "california": Case(lambda: public("california"), USUAL, needs="california.csv"),
+    "house_16h": Case(lambda: public("house_16h"), USUAL, needs="house_16h.csv"),
+    "cpu_act": Case(lambda: public("cpu_act"), USUAL, needs="cpu_act.csv"),
+    "bank": Case(lambda: public("bank"), USUAL, needs="bank.csv"),
+    "weather": Case(lambda: public("weather"), USUAL, needs="weather.csv"),
+    "acs-60000": Case(lambda: public("acs_income", 60_000), USUAL, ".parquet", "acs_income.parquet"),
     "numbers-60": Case(lambda: numbers(20_000, 60), USUAL),
     "million": Case(lambda: mixed(1_000_000, 20), ("copula", "prada")),
     "numbers-300": Case(lambda: numbers(20_000, 300), ("independent", "copula", "mst", "aim", "prada")),
+    "numbers-1000": Case(lambda: numbers(20_000, 1000), ("independent", "copula", "mst")),
     "acs": Case(lambda: public("acs_income"), ("copula", "aim", "prada"), ".parquet", "acs_income.parquet"),
 }
 """The shapes that users have, the quick ones first."""

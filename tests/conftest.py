@@ -34,7 +34,6 @@ QUICK = {
         "hidden": 4,
         "components": 2,
         "distillation_steps": 50,
-        "second_distillation_steps": 50,
         "pool_rows": 2048,
         "correction_rows": 2048,
     },

@@ -6,7 +6,7 @@ import pytest
 
 import understudy as us
 from conftest import MIXED, QUICK, mixed_table
-from understudy.privacy.guide_table import MANY
+from understudy.privacy.interpolation import MANY
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.synthesizers import METHODS
 from understudy.tables.column import Column

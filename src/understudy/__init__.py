@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from understudy.privacy.ledger_file import LedgerError, LedgerFile
     from understudy.privacy.plan import Budget, BudgetExceeded
     from understudy.privacy.receipt import Receipt
-    from understudy.report import ReportError, report
+    from understudy.report.page import ReportError, report
     from understudy.synthesizers import METHODS
     from understudy.synthesizers.aim import AIM
     from understudy.synthesizers.copula import Copula

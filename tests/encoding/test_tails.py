@@ -9,6 +9,7 @@ import understudy as us
 from understudy import encoding
 from understudy.core.randomness import Key
 from understudy.encoding import fit as fitting
+from understudy.encoding import tails
 from understudy.encoding.consistency import Round
 from understudy.encoding.tails import Counted, long_tail
 from understudy.privacy.ledger import Ledger
@@ -50,6 +51,23 @@ def test_the_quantiles_of_a_tail_are_those_of_its_distribution(distribution):
     for share in (0.03, 0.01, 0.004):
         found = np.interp(-ROWS * share, -beyond, tail.edges)
         assert found == pytest.approx(distribution.ppf(1 - share), rel=0.1)
+
+
+@pytest.mark.parametrize("coarse", [40, 200])
+def test_looking_at_joined_bins_first_finds_the_same_tail(coarse, monkeypatch):
+    distribution, draw = stats.lognorm(1.2, scale=np.exp(5)), np.random.default_rng(0)
+    edges = np.concatenate([[0.0], np.geomspace(1.0, 65_536.0, 2000)])
+    exact = 1e6 * np.diff(distribution.cdf(edges))
+    rounds = [Counted(edges, exact + 20 * draw.standard_normal(len(exact)), 400.0) for _ in "ab"]
+    masses = np.mean([each.counts for each in rounds], axis=0)
+    found = []
+    for most in (10**6, coarse):
+        monkeypatch.setattr(tails, "_COARSE", most)
+        found.append(long_tail(rounds, masses, noise=14.0, high=65_536.0, integer=False, last=len(masses) - 4))
+    assert found[0] is not None and found[1] is not None
+    assert found[1].start == found[0].start
+    assert found[1].edges == pytest.approx(found[0].edges, rel=0.01)
+    assert found[1].masses == pytest.approx(found[0].masses, rel=0.02)
 
 
 def test_a_separate_group_far_out_is_no_smooth_tail():

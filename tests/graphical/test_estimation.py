@@ -121,6 +121,19 @@ def test_a_model_can_start_from_an_earlier_one():
     assert np.abs(near.marginal(("a", "d")) - far.marginal(("a", "d"))).max() < 1.0
 
 
+def test_a_new_clique_is_fitted_alone_before_the_whole_model():
+    joint = random_joint(2)
+    known = [Measured(clique, 1000 * project(joint, clique), 1.0) for clique in [("a", "b"), ("c",), ("d",)]]
+    start = estimate(DOMAIN, known, rows=1000, iterations=3000)
+    held = [*known, Measured(("c", "d"), 1000 * project(joint, ("c", "d")), 1.0)]
+    fitted = estimate(DOMAIN, held, rows=1000, iterations=1, start=start, new={("d", "c"): start.marginal(("d", "c"))})
+    best = estimate(DOMAIN, held, rows=1000, iterations=3000)
+    assert np.abs(fitted.marginal(("c", "d")) - best.marginal(("c", "d"))).max() < 0.5
+    known_by_now = {clique: best.marginal(clique) for clique in [("c", "d"), ("a", "b"), ("a",)]}
+    again = estimate(DOMAIN, held, rows=1000, iterations=1, start=best, new=known_by_now)
+    assert np.abs(again.marginal(tuple(SIZES)) - best.marginal(tuple(SIZES))).max() < 0.1
+
+
 @pytest.mark.parametrize("counts", [[-5.0, -7.0], [0.0, 0.0], [1e9, -1e9]])
 def test_counts_that_no_table_has_are_taken(counts):
     measured = [Measured(("a",), np.array(counts), 3.0), Measured(("a", "b"), np.full((2, 3), -4.0), 3.0)]

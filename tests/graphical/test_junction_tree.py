@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from graphs import DOMAIN, SIZES, TREE, every_graph, project
-from understudy.graphical.junction_tree import MessagePasser, junction_tree, megabytes, model_size
+from understudy.graphical.junction_tree import junction_tree, megabytes, model_size
 from understudy.graphical.marginals import Domain
+from understudy.graphical.messages import MessagePasser
 
 
 @pytest.mark.parametrize("seed", range(30))

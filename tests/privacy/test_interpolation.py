@@ -1,11 +1,13 @@
 """Interpolation by a guide table: what NumPy gives, to the last bit."""
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.privacy.interpolation import MANY, Interpolation, interpolated
+from understudy.privacy.interpolation import MANY, Interpolation, Pieces, interpolated, place_among
 
 KNOTS = {
     "even": np.linspace(0.0, 1.0, 7),
@@ -15,6 +17,10 @@ KNOTS = {
     "one place": np.array([0.5, 0.5]),
     "huge": np.array([-(2.0**900), 0.0, 1.0, 2.0**900]),
     "tiny": np.array([0.0, 5e-324, 1e-300, 1.0]),
+    "octaves": np.concatenate([-(2.0 ** np.arange(900, -20, -8)), [0.0], 2.0 ** np.arange(-20, 900, 8)]),
+    "long tail": np.exp([2 * NormalDist().inv_cdf(p) for p in np.linspace(1e-9, 1 - 1e-9, 300)]),
+    "growing": np.exp(np.linspace(-600.0, 600.0, 400)),
+    "far below": np.concatenate([[-1e9, -1e6], np.linspace(0.0, 1.0, 250)]),
 }
 
 
@@ -52,3 +58,18 @@ def test_the_numbers_that_are_given_stay_as_they_are():
     before = x.copy()
     Interpolation(KNOTS["even"], KNOTS["even"])(x)
     np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize("name", KNOTS)
+def test_places_among_knots_are_numpy_s(name):
+    at = KNOTS[name]
+    x = np.tile(tried(at)[:-1], 12)
+    assert len(x) > MANY
+    np.testing.assert_array_equal(place_among(x, at), np.searchsorted(at, x, side="right") - 1)
+
+
+@pytest.mark.parametrize("name", ["even", "long tail", "growing", "far below"])
+def test_few_pieces_have_to_be_searched_for(name):
+    at = KNOTS[name]
+    pieces = Pieces(at)
+    assert (pieces._guide[pieces._cells.of((at[:-1] + at[1:]) / 2)] < 0).mean() < 0.2

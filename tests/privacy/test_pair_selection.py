@@ -66,14 +66,16 @@ def scores(rows, errors):
     return chooser._score(errors)
 
 
-@pytest.mark.parametrize("cells", [0, 10**9], ids=["counted", "by products"])
+@pytest.mark.parametrize(
+    ("together", "strip"), [(0, 4), (10**4, 4), (10**4, 10**6)], ids=["one by one", "in strips", "all together"]
+)
 @tried_hard
 @given(table=tables, seed=seeds, independent=st.booleans())
-def test_scores_are_those_of_marginals_one_by_one(cells, table, seed, independent):
+def test_scores_are_those_of_marginals_one_by_one(together, strip, table, seed, independent):
     errors, rows = random_errors(seed, independent=independent), rows_of(table)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_counts, "_CELLS_PER_COUNT", cells)
-        patch.setattr(pair_selection, "STRIP", 4)
+        patch.setattr(pair_counts, "MOST_TOGETHER", together)
+        patch.setattr(pair_selection, "STRIP", strip)
         patch.setattr(pair_counts, "ROWS_AT_ONCE", 5)
         found = scores(rows, errors)
     expected = one_by_one(errors)
@@ -222,10 +224,10 @@ def test_nothing_open_is_refused_before_anything_is_charged():
     assert ledger.left("it") == 1
 
 
-@pytest.mark.parametrize("cells", [0, 10**9], ids=["counted", "by products"])
+@pytest.mark.parametrize("together", [0, 10**4], ids=["one by one", "together"])
 @tried_hard
 @given(table=tables)
-def test_marginals_that_were_counted_with_all_pairs_are_not_counted_again(cells, table):
+def test_marginals_that_were_counted_with_all_pairs_are_not_counted_again(together, table):
     """In any order of columns, in groups too, and until the selection is gone."""
     rows, group = rows_of(table), np.array([1, 0, 1])
     asked = [Marginal((name,), (size,)) for name, size in zip(NAMES, SIZES, strict=True)]
@@ -233,7 +235,7 @@ def test_marginals_that_were_counted_with_all_pairs_are_not_counted_again(cells,
     asked += [Marginal(("a", "b"), (2, 2), (np.arange(2), group))]
     expected = exact_marginals(rows, asked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_counts, "_CELLS_PER_COUNT", cells)
+        patch.setattr(pair_counts, "MOST_TOGETHER", together)
         patch.setattr(pair_selection, "STRIP", 4)
         chooser = PairSelection(rows, NAMES, SIZES)
         chooser.compare(errors := random_errors(0))

@@ -9,7 +9,7 @@ from scipy.special import ndtri
 
 from conftest import examples
 from understudy.core.randomness import Key
-from understudy.privacy import guide_table, piecewise, row_draws
+from understudy.privacy import interpolation, piecewise, row_draws
 from understudy.privacy.normal_scores import ValueWeighting, mean_score
 from understudy.privacy.piecewise import LARGEST, Distribution, LevelScale
 from understudy.privacy.row_maps import (
@@ -282,7 +282,7 @@ def test_the_largest_column_is_the_category():
     np.testing.assert_array_equal(derived(columns, ArgMax(("a", "b"))), [0, 1, 1])
 
 
-MANY_ROWS = 3 * guide_table.MANY
+MANY_ROWS = 3 * interpolation.MANY
 MANY_NUMBERS = {
     "whole": np.random.default_rng(0).integers(-3, 125, MANY_ROWS).astype(float),
     "not whole": np.random.default_rng(1).normal(2.0, 3.0, MANY_ROWS).round(1),

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 import understudy as us
 from understudy.cli import cli
 from understudy.datasets import hospital, hospital_schema
-from understudy.report import ReportError
 from understudy.report.database import HISTORIES, key_graph
 from understudy.report.database_drawing import keys
+from understudy.report.page import ReportError
 from understudy.report.record import verify
 
 pytestmark = pytest.mark.slow  # each fits a database

@@ -23,9 +23,9 @@ from understudy.core.network_drawing import layers, network, strongest
 from understudy.privacy.gaussian import gaussian_delta
 from understudy.privacy.plan import Budget, Charge
 from understudy.privacy.shares import by_planned_mechanism, mu_squared
-from understudy.report import ReportError, drawing
+from understudy.report import drawing
 from understudy.report.content import GIVEN, as_text, summaries_as_text
-from understudy.report.page import at_most, render
+from understudy.report.page import ReportError, at_most, render
 from understudy.report.privacy import attacker, privacy_part
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema

@@ -58,6 +58,18 @@ def test_counted_steps_say_how_long_the_training_takes(fit):
     assert expected.left == 0.0 and expected.share == 1.0
 
 
+def test_between_two_steps_the_time_that_is_left_falls(fit):
+    ledger, clock, expected = fit
+    expected = Expectation([ledger], (10.0, 0.0), clock)
+    clock.now += 4.0
+    expected.step(2, 10)
+    assert expected.left == pytest.approx(16.0)
+    clock.now += 6.0
+    assert expected.left == pytest.approx(10.0)
+    clock.now += 100.0
+    assert expected.left == pytest.approx(1.6)
+
+
 def test_what_follows_the_last_step_is_still_to_come_while_steps_are_made(fit):
     ledger, clock, _ = fit
     expected = Expectation([ledger], (2.0, 8.0, 4.0), clock)

@@ -79,7 +79,7 @@ def test_the_density_of_a_part_is_that_of_its_columns(pairs):
     expected = single_densities("some" if (pairs == some_pairs()).all() else None)
     seen = []
     for part in parts(made):
-        found = log_density(part.pack(made, VARIABLES), part.rows(x.inputs, x.own, x.states), part.shape)
+        found = log_density(part.pack(made, VARIABLES), part.rows(x), part.shape)
         assert found.shape == (part.shape.columns, 40) and np.isfinite(np.asarray(found)).all()
         np.testing.assert_allclose(found[: len(part.members)], expected[list(part.members)], rtol=1e-4, atol=2e-4)
         seen += part.members
@@ -103,7 +103,7 @@ def test_columns_that_were_cut_fit_into_the_parts_of_before():
         packed = part.pack(fewer, VARIABLES)
         back = dict(part.unpack(packed, fewer))
         assert all(np.array_equal(back[j].first, fewer[j].first) for j in part.members)
-        found = log_density(packed, part.rows(x.inputs, x.own, x.states), part.shape)
+        found = log_density(packed, part.rows(x), part.shape)
         np.testing.assert_allclose(
             found[: len(part.members)], single_densities("some")[list(part.members)], rtol=1e-4, atol=2e-4
         )
@@ -129,7 +129,7 @@ def test_many_columns_are_split_evenly_into_parts():
 def test_a_column_sees_its_sources_alone():
     made, x = columns(some_pairs()), rows()
     for part in parts(made):
-        weights, read = part.pack(made, VARIABLES), part.rows(x.inputs, x.own, x.states)
+        weights, read = part.pack(made, VARIABLES), part.rows(x)
         found = np.asarray(log_density(weights, read, part.shape))
         owners = reading().owners[part.features]
         for k in range(7):

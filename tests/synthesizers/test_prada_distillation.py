@@ -209,7 +209,7 @@ def test_batches_are_drawn_in_proportion_to_the_weights():
 
 def test_distillation_makes_rows_more_likely_and_leaves_the_rest():
     made, x, read = columns(some_pairs()), rows(2000), reading()
-    given = [(part, part.pack(made, VARIABLES), part.rows(x.inputs, x.own, x.states)) for part in parts(made)]
+    given = [(part, part.pack(made, VARIABLES), part.rows(x)) for part in parts(made)]
     trained = distil(given, np.ones(2000), steps=20, rate=0.03, draw=np.random.default_rng(0))
     after, unused = list(made), 0
     for (part, before, _), weights in zip(given, trained, strict=True):

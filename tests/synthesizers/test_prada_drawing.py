@@ -9,7 +9,7 @@ from scipy import stats
 
 from prada_densities import ENCODER, FOUR, VARIABLES, columns, densities, every_pair, reading, rows, some_pairs
 from understudy.core.randomness import Key
-from understudy.synthesizers.prada.likelihood.drawing import CHUNK, KNOTS, NormalMap, quantiles, share_constants
+from understudy.synthesizers.prada.likelihood.drawing import CELLS, CHUNK, KNOTS, NormalMap, quantiles, share_constants
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
 from understudy.synthesizers.prada.likelihood.pool import Pool, PublicRows
 
@@ -86,9 +86,22 @@ def test_constants_give_states_their_shares():
 
 def test_the_map_takes_knots_to_normal_quantiles_and_ends_at_the_limit():
     knots = np.sort(np.random.default_rng(0).standard_normal(KNOTS)).astype(np.float32)
-    np.testing.assert_allclose(NormalMap(knots, 9.0)(knots), quantiles(), atol=1e-6)
+    at = np.linspace(knots[0], knots[-1], CELLS + 1)
+    np.testing.assert_allclose(
+        NormalMap(knots, 9.0)(at.astype(np.float32)), np.interp(at, knots, quantiles()), atol=2e-4
+    )
+    np.testing.assert_allclose(NormalMap(knots, 9.0)(knots), quantiles(), atol=0.05)
     beyond = np.array([knots[0] - 1, knots[-1] + 1, 100.0], np.float32)
     np.testing.assert_allclose(NormalMap(knots, 9.0)(beyond), [quantiles()[0] - 1, quantiles()[-1] + 1, 9.0], atol=1e-6)
+
+
+def test_the_inverse_of_a_map_and_its_growth_are_those_of_the_map():
+    knots = np.sort(np.random.default_rng(0).standard_normal(KNOTS)).astype(np.float32)
+    mapped, scores = NormalMap(knots, 9.0), np.linspace(-4, 4, 1001).astype(np.float32)
+    back, growth = mapped.inverse(mapped(scores))
+    np.testing.assert_allclose(back, scores, atol=1e-4)
+    nearby, _ = mapped.inverse(mapped(scores) + 1e-5)
+    assert np.median(np.abs((nearby - back) / 1e-5 - growth)) < 0.05
 
 
 def test_the_density_of_what_is_drawn_is_that_of_the_drawing():

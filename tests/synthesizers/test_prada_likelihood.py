@@ -30,10 +30,16 @@ from understudy.synthesizers.aim import ROUNDS
 from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.planning import planned_mechanisms
 from understudy.synthesizers.prada.likelihood import moments
-from understudy.synthesizers.prada.likelihood.fit import _Started
+from understudy.synthesizers.prada.likelihood.fit import _Schedule, _Started
 from understudy.synthesizers.prada.likelihood.fitted import public_levels
 from understudy.synthesizers.prada.likelihood.method import Prada
-from understudy.synthesizers.prada.likelihood.moments import MOST_CATEGORIES, MomentFeatures, measure_moments
+from understudy.synthesizers.prada.likelihood.moments import (
+    MOST_CATEGORIES,
+    PARTS,
+    MomentFeatures,
+    measure_moments,
+    moments_part,
+)
 from understudy.synthesizers.prada.likelihood.pool import Pool
 from understudy.synthesizers.prada.likelihood.reading import reading_of
 from understudy.synthesizers.prada.likelihood.variables import variables_of
@@ -58,8 +64,9 @@ from understudy.tables.values import SchemaError
         ({"average": 1.5}, "average"),
         ({"distillation_steps": 0}, "distillation_steps"),
         ({"distillation_rate": 0.0}, "distillation_rate"),
-        ({"encoding_share": 0.6, "moments_share": 0.5}, "together"),
-        ({"encoding_share": 0.4, "graph_share": 0.5}, "together"),
+        ({"encoding_share": 0.6}, "together"),
+        ({"encoding_share": 0.4, "measured_share": 0.6}, "together"),
+        ({"cut": 1}, "cut"),
         ({"order": "private"}, "order"),
         ({"encoding_share": 0.001}, "encoding_share"),
         ({"noise_multiplier": 0.0}, "noise_multiplier"),
@@ -80,12 +87,12 @@ def test_the_plan_is_the_whole_budget():
     method = Prada()
     assert sum(item.share for item in method.plan(MIXED)) == pytest.approx(1.0 - method.encoding_share)
     by_name = {item.name: item for item in method.plan(dataclasses.replace(MIXED, rows=1_000_000))}
-    assert list(by_name) == [ROUNDS, "moments", "gradients"]
+    assert list(by_name) == [ROUNDS, "gradients"]
     assert by_name["gradients"].sampling_rate == pytest.approx(800 / 1e6)
 
 
 def test_without_steps_no_gradients_are_planned():
-    assert [item.name for item in Prada(steps=0).plan(MIXED)] == [ROUNDS, "moments"]
+    assert [item.name for item in Prada(steps=0).plan(MIXED)] == [ROUNDS]
 
 
 def test_a_single_column_needs_its_distribution_alone():
@@ -115,16 +122,30 @@ def test_batches_stay_small_however_many_rows_there_turn_out_to_be(given, rows, 
 
 def moments_at(epsilon, seed=0):
     """The moments of the mixed table, and the ledger that was charged for them."""
-    planned = [PlannedMechanism(name="moments", mechanism="discrete gaussian", share=1.0)]
+    planned = [PlannedMechanism(name=ROUNDS, mechanism="privacy filter", share=1.0)]
     ledger = Ledger(Budget(epsilon=epsilon, delta=1e-6), planned)
-    return measure_moments(mixed_rows(), mixed_encoder(), MIXED.names, ledger=ledger, key=Key.new(seed)), ledger
+    share, facts = FilterShare(ROUNDS, 1.0), {"ledger": ledger, "key": Key.new(seed)}
+    return measure_moments(mixed_rows(), mixed_encoder(), MIXED.names, share, **facts), ledger
+
+
+def test_the_part_of_the_moments_follows_from_the_noise_within_bounds():
+    """In proportion to the square of the noise; never more than half, nor less than a fifth."""
+    parts, whole = {}, FilterShare(ROUNDS, 1.0)
+    for noise in (0.5, 2.0, 2.5, 40.0):
+        planned = [PlannedMechanism(name=ROUNDS, mechanism="privacy filter", share=1.0)]
+        ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), planned)
+        ledger.noise = lambda *_, noise=noise: noise
+        parts[noise] = moments_part(mixed_encoder(), MIXED.names, whole, ledger=ledger, rows_per_unit=1)
+    assert parts[0.5] == PARTS[0] and parts[40.0] == PARTS[1]
+    assert PARTS[0] < parts[2.0] and parts[2.5] == pytest.approx(parts[2.0] * 1.25**2)
 
 
 def locked_features(seed=0):
     """Exact features of the mixed table: (features, rows)."""
     f = MomentFeatures.of(mixed_encoder(), MIXED.names)
     locked = feature_rows(mixed_rows(), f.encoder, f.features, key=Key.new(seed), weightings=f.weightings)
-    return np.stack([locked._exact[feature.name] for feature in f.features])
+    x = np.stack([locked._exact[feature.name] for feature in f.features])
+    return (x - f.means[:, None]) * f.scales[:, None]
 
 
 def exact_moments(clip_norm, seed=0):
@@ -187,18 +208,18 @@ def test_moments_carry_the_noise_that_they_state():
 def test_moments_are_charged_once():
     _, ledger = moments_at(1.0)
     [charge] = ledger.receipt().charges
-    assert (charge.name, charge.mechanism, charge.times) == ("moments", "discrete gaussian", 1)
+    assert (charge.name, charge.mechanism, charge.times) == (ROUNDS, "discrete gaussian", 1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spent", [ROUNDS, "moments", "gradients"])
+@pytest.mark.parametrize("spent", [ROUNDS, "gradients"])
 def test_each_spent_mechanism_refuses_by_itself(spent):
     method, budget = Prada(**QUICK["prada"]), Budget(epsilon=1.0, delta=1e-6)
     ledger = Ledger(budget, planned_mechanisms(MIXED, method, budget))
     if spent == ROUNDS:
         ledger.charge(FilterShare(ROUNDS, 1.0), what="spent", sensitivity=1.0, mechanism="discrete gaussian")
     else:
-        ledger.charge(spent, what="spent", sensitivity=1.0, times=method.steps if spent == "gradients" else 1)
+        ledger.charge(spent, what="spent", sensitivity=1.0, times=method.steps)
     with pytest.raises(BudgetExceeded):
         method.fit(mixed_rows(), mixed_encoder(), ledger=ledger, key=Key.new(0))
 
@@ -249,7 +270,7 @@ def test_rows_of_the_copula_have_the_correlations_that_were_measured():
     np.testing.assert_allclose(np.corrcoef(made), np.corrcoef(x), atol=0.05)
     assert abs(np.corrcoef(x)[0, 1:]).max() > 0.2
     assert np.isnan(drawn["g"]).mean() == pytest.approx(0.3, abs=0.02)
-    np.testing.assert_allclose(made.mean(axis=1), found.features.means, atol=0.02)
+    np.testing.assert_allclose(made.mean(axis=1), 0.0, atol=0.02)  # categories are taken about their shares
     ranks = np.sort(drawn["a"])
     np.testing.assert_allclose(ranks, (np.arange(20_000) + 0.5) / 20_000, atol=1e-4)
 
@@ -257,8 +278,7 @@ def test_rows_of_the_copula_have_the_correlations_that_were_measured():
 def test_rows_of_the_copula_have_rare_categories_too():
     encoder = encoder_of(category("x", 1.0 / np.arange(1, 31)), number("y", [0.0, 1.0], [0.0, 1.0]))
     f = MomentFeatures.of(encoder, ["y", "x"])
-    means = np.diag(f.variances + f.means**2)
-    means[1:, 1:] += np.outer(f.means[1:], f.means[1:]) * (1 - np.eye(len(f.means) - 1))
+    means = np.diag(f.variances * f.scales**2)
     drawn = moments.NoisyMoments(features=f, means=means, noise=1e-9, clip_norm=1e3).copula_rows(
         20_000, np.random.default_rng(0)
     )
@@ -294,8 +314,10 @@ def before_its_steps(**settings):
         columns=made,
         parts=parts(made, read),
         means=np.zeros(read.size),
+        rows=pool.read(read),
+        weights=np.ones(pool.count),
     )
-    return started, pool.read(read)
+    return started, started.rows
 
 
 def test_locked_rows_are_what_the_parts_read_of_public_rows():
@@ -306,7 +328,7 @@ def test_locked_rows_are_what_the_parts_read_of_public_rows():
     for part in started.parts:
         names = started._read_by(part)
         found = np.stack([locked._exact[name] for name in names])
-        expected = part.rows(public.inputs, public.own, public.states).T
+        expected = part.rows(public).T
         assert found.shape == expected.shape
         for place, (name, one, other) in enumerate(zip(names, found, expected, strict=True)):
             if place == part.shape.features:  # the one, which the mechanism adds
@@ -336,8 +358,11 @@ def test_the_inputs_of_one_column_are_a_group():
     penalty = [np.linspace(0.1, 0.7, 7) + j for j in range(7)]
     owners = started.reading.owners
     for part in started.parts:
-        numbers = started._for_part(part, (penalty, 50.0))
-        assert numbers.batch == 50.0 and numbers.groups.shape == (part.shape.columns, part.shape.inputs)
+        numbers = started._for_part(part, _Schedule(penalty, 50.0, 0.01))
+        assert (numbers.batch, numbers.rate) == (50.0, 0.01) and numbers.groups.shape == (
+            part.shape.columns,
+            part.shape.inputs,
+        )
         for at, j in enumerate(part.members):
             sources = started.columns[j].sources
             amounts = numbers.penalty[at][numbers.groups[at]]
@@ -384,7 +409,7 @@ def test_fits_made_together_are_those_made_alone():
 def test_without_steps_it_is_a_distilled_graphical_model():
     table = mixed_table(3000)
     model = understudy.fit(table, MIXED, dataclasses.replace(quick("prada"), steps=0), epsilon=20.0, seed=0)
-    assert {charge.name for charge in model.receipt.charges} >= {ROUNDS, "moments"}
+    assert any("second moments" in charge.what for charge in model.receipt.charges)
     assert "gradients" not in {charge.name for charge in model.receipt.charges}
     drawn = model.sample(3000, seed=0)
     real, made = (np.corrcoef(frame["age"], frame["weight"])[0, 1] for frame in (table, drawn))

@@ -135,8 +135,21 @@ def test_influence_is_in_deviations_and_zero_without_weights():
     x, states = x.T.astype(np.float32), np.zeros((3, 8000), np.int64)
     public = PublicRows(read.variables, x, states, x)
     found = influences(densities(made, read, components=1), public, np.random.default_rng(0))
-    assert found[1, 0] == pytest.approx(0.8 / 0.6, abs=0.05) and found[2, 1] == pytest.approx(0.3 / 0.9, abs=0.05)
+    assert found[1, 0] == pytest.approx(0.8 / 0.6, abs=0.05)
+    assert found[2, 1] == pytest.approx(0.3 / 0.9 * 0.6, abs=0.05)  # of it, the other input tells 0.8² of the variance
     assert np.abs(np.triu(found)).max() == 0 and found[2, 0] < 1e-3
+
+
+def test_what_the_other_inputs_tell_is_no_influence():
+    """Two inputs that are nearly the same: neither adds much, although the column follows both."""
+    made = [linear_column([], [], 1.0), linear_column([0], [0.99], 0.14), linear_column([0, 1], [0.4, 0.4], 0.6)]
+    read = reading(FOUR[:3])
+    x = np.random.default_rng(1).standard_normal((8000, 3)) @ np.array([[1, 0.99, 0.8], [0, 0.14, 0.06], [0, 0, 0.6]])
+    x, states = x.T.astype(np.float32), np.zeros((3, 8000), np.int64)
+    found = influences(
+        densities(made, read, components=1), PublicRows(read.variables, x, states, x), np.random.default_rng(0)
+    )
+    assert found[2, 0] < 0.15 and found[2, 1] < 0.15 and found[1, 0] > 3.0
 
 
 def test_a_column_takes_nothing_from_what_it_does_not_read():
@@ -145,7 +158,7 @@ def test_a_column_takes_nothing_from_what_it_does_not_read():
 
 
 def test_the_weakest_inputs_are_cut_up_to_a_share_of_the_nats():
-    found = np.sqrt(np.array([[0.0, 0.0, 0.0, 0.0], [0.01, 0, 0, 0], [0.9, 0.03, 0, 0], [0.5, 0.04, 0.46, 0]]))
+    found = np.sqrt(np.array([[0.0, 0.0, 0.0, 0.0], [0.005, 0, 0, 0], [0.9, 0.03, 0, 0], [0.5, 0.04, 0.46, 0]]))
     kept = prune_parents(found, 0.05)
     assert kept.tolist() == [[False] * 4, [False] * 4, [True, False, False, False], [True, False, True, False]]
     more = prune_parents(found, 0.5)

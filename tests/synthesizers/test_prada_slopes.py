@@ -13,7 +13,7 @@ from understudy.synthesizers.prada.likelihood.slopes import Learned, slope
 def test_slopes_are_those_of_the_mean_log_density():
     made, x = columns(some_pairs()), rows(60)
     for part in parts(made):
-        weights, read = part.pack(made, VARIABLES), part.rows(x.inputs, x.own, x.states)
+        weights, read = part.pack(made, VARIABLES), part.rows(x)
 
         def total(learned, part=part, weights=weights, read=read):
             named = dict(zip(Learned._fields, learned, strict=True))
@@ -29,7 +29,7 @@ def test_slopes_are_those_of_the_mean_log_density():
 def test_derivatives_make_the_gradient_of_the_log_density_row_by_row():
     made, x = columns(some_pairs()), rows(20)
     for part in parts(made):
-        weights, read = part.pack(made, VARIABLES), part.rows(x.inputs, x.own, x.states)
+        weights, read = part.pack(made, VARIABLES), part.rows(x)
 
         def density(layers, row, part=part, weights=weights):
             return jnp.sum(log_density(weights._replace(**layers), row[None, :], part.shape))
@@ -51,7 +51,7 @@ def test_no_weight_and_no_row_makes_a_slope_that_is_not_finite():
     made, x = columns(some_pairs()), rows(60)
     for part in parts(made):
         shape, weights = part.shape, part.pack(made, VARIABLES)
-        read = 50 * part.rows(x.inputs, x.own, x.states)
+        read = 50 * part.rows(x)
         read[:, shape.features] = 1.0
         read[:, shape.features + 1 + shape.columns :] /= 50  # states stay states
         far = weights._replace(**{name: 30 * getattr(weights, name) for name in Learned._fields})

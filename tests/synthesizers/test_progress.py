@@ -8,6 +8,9 @@ import pytest
 
 import understudy
 from understudy import pipeline
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import Budget, PlannedMechanism
+from understudy.synthesizers.progress import Expectation, shown, watched
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
 
@@ -37,3 +40,21 @@ def test_a_bar_moves_in_small_parts_from_its_beginning_to_its_end(method, monkey
     assert told == sorted(told)
     assert told[-1] == 1.0 and told[0] < 0.5
     assert len(set(told)) >= 4
+
+
+def test_a_bar_says_what_is_done_and_how_far_that_has_come():
+    told = []
+    ledger = Ledger(Budget(epsilon=1, delta=1e-6), [PlannedMechanism(name="a", mechanism="discrete gaussian", share=1)])
+    with watched(lambda what, expected: told.append(what)), shown(Expectation([ledger]), None):
+        ledger.step(1, 4)
+        ledger.charge("a", what="count 'x'", sensitivity=1.0)
+        ledger.step(2, 4)
+        ledger.phase("estimate the graphical model")
+        ledger.step(3, 4)
+    assert told == [
+        "25 %",
+        "count 'x'",
+        "count 'x', 50 %",
+        "estimate the graphical model",
+        "estimate the graphical model, 75 %",
+    ]

@@ -14,7 +14,6 @@ from understudy.tables.schema import Schema
 AFTER_RELEASES_OF_PRADA: dict[str, Any] = {
     "pool_rows": 1024,
     "distillation_steps": 10,
-    "second_distillation_steps": 10,
     "correction_rows": 1024,
     "hidden": 4,
     "components": 2,

@@ -171,19 +171,12 @@ def best_cut(
     pieces = len(masses)
     alone = np.zeros(pieces, bool) if alone is None else alone
     wall = np.r_[True, alone[1:] | alone[:-1], True]
-    walls = np.cumsum(wall)
-    held, cost = _between(masses), np.zeros((pieces + 1, pieces + 1))  # of the group from i to j
-    for place in places:
-        cost += _between(masses * place**2) - _between(masses * place) ** 2 / np.where(held > 0, held, 1.0)
-    whole = wall[:, None] & wall[None, :]
-    through = walls[None, :] - wall[None, :] > walls[:, None]  # a wall lies inside
-    forward = np.triu(np.ones_like(whole), 1)
-    cost = np.where(forward & ~through & (whole | (held >= least)), np.maximum(cost, 0.0), np.inf)
-    best, came = [cost[0]], [np.zeros(pieces + 1, np.int64)]
-    for _ in range(max(most, int(walls[-1]) - 1) - 1):
-        reached = best[-1][:, None] + cost
-        came.append(reached.argmin(axis=0))
-        best.append(reached.min(axis=0))
+    cost = _costs(masses, places, wall, least)
+    best, came = [cost[:, 0]], [np.zeros(pieces + 1, np.int64)]
+    for _ in range(max(most, int(wall.sum()) - 1) - 1):
+        reached = cost + best[-1]
+        came.append(reached.argmin(axis=1))
+        best.append(reached[np.arange(pieces + 1), came[-1]])
     groups = int(np.argmin([each[-1] for each in best]))
     cuts = [pieces]
     for step in range(groups, -1, -1):
@@ -191,7 +184,27 @@ def best_cut(
     return np.array(cuts[::-1])
 
 
+def _costs(masses: Floats, places: Floats, wall: NDArray[np.bool_], least: float) -> Floats:
+    """The squared distances, from their mean, of the group from piece i up to, and without, j; (j, i).
+
+    Infinite where the group is empty or too light, or where a wall lies inside.
+    """
+    held, cost = _between(masses), _between(masses * np.sum(places**2, axis=0))
+    for place in places:
+        moment = _between(masses * place)
+        moment *= moment
+        cost -= np.divide(moment, held, out=moment, where=held > 0)
+    allowed = held >= least
+    if wall[1:-1].any():
+        walls = np.cumsum(wall)
+        allowed |= wall[:, None] & wall
+        allowed &= walls[:, None] - wall[:, None] <= walls
+    allowed[-1, 0] |= not wall[1:-1].any()
+    allowed &= np.tri(len(wall), k=-1, dtype=np.bool_)
+    return np.where(allowed, np.maximum(cost, 0.0, out=cost), np.inf)
+
+
 def _between(x: Floats) -> Floats:
-    """The sum of x from i up to, and without, j."""
+    """The sum of x from i up to, and without, j; (j, i)."""
     sums = np.concatenate([[0.0], np.cumsum(x)])
-    return sums[None, :] - sums[:, None]
+    return sums[:, None] - sums

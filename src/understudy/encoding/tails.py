@@ -25,10 +25,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from understudy.privacy.piecewise import Floats
+from understudy.privacy.piecewise import Floats, Whole
 
 # Whether a tail is long is judged from where this many deviations of the noise lie beyond, or this share of the rows.
 TAIL_DEVIATIONS, TAIL_SHARE = 300.0, 0.35
@@ -58,6 +57,8 @@ TAIL_BINS = 60
 USUAL_SHAPE, USUAL_SPREAD, USUAL_POWER = (0.1, 0.25), (0.0, 0.4), (-0.2, 0.4)
 # Shapes are looked for on a coarse grid, then on finer and finer ones around the best.
 _GRID, _FINER = 13, 4
+# Where to look is decided on at most about this many bins a round, neighbours joined; the last grid sees all of them.
+_COARSE = 256
 _SHAPES, _SPREADS, _POWERS = (-0.3, 1.0), (0.25, 4.0), (0.25, 3.0)
 # Beyond these shares of a tail its quantiles are computed.
 _LEVELS = np.concatenate([np.linspace(1.0, 0.1, 60), np.geomspace(0.1, 1e-6, 100)[1:], [0.0]])
@@ -131,7 +132,8 @@ def _fitted(
     if end > FARTHEST or end <= edges[start + 1]:
         return None
     near = max(float(edges[start + 1]), float(edges[start] + NARROWEST * (end - edges[start])))
-    curve = _Observed.of(counted, float(edges[start]), float(end), near).smoothed()
+    observed = _Observed.of(counted, float(edges[start]), float(end), near)
+    curve = observed.smoothed(_Observed.of(counted, float(edges[start]), float(end), near, most=_COARSE))
     held = float(masses[start:].sum())
     if curve is None or abs(curve.rows - held) > FARTHEST_OFF * held + WORST_BIN * noise:
         return None
@@ -240,8 +242,8 @@ class _Observed:
     Attributes:
         start, end: Where the tail begins, and the farthest that it may reach.
         near: Where its first bin ends, or a little farther out.
-        points: The edges of all bins, each once.
-        lower, upper: The places of the edges of every bin among them.
+        points: The edges of all bins, each once, between start and end.
+        lower, upper: The places of every bin's edges among them.
         counts, deviations: The noisy counts, already divided by the deviations.
     """
 
@@ -249,28 +251,35 @@ class _Observed:
     end: float
     near: float
     points: Floats
-    lower: NDArray[np.intp]
-    upper: NDArray[np.intp]
+    lower: Whole
+    upper: Whole
     counts: Floats
     deviations: Floats
 
     @classmethod
-    def of(cls, counted: Sequence[Counted], start: float, end: float, near: float) -> "_Observed":
+    def of(
+        cls, counted: Sequence[Counted], start: float, end: float, near: float, most: int | None = None
+    ) -> "_Observed":
+        """What was counted; with `most`, in about so many bins a round, each of as many neighbours as the others."""
         parts = []
         for each in counted:
             first = int(np.searchsorted(each.edges, start))  # a bin that lies across the start is left out
-            edges, deviation = each.edges[first:], np.sqrt(each.variance)
             held = each.counts[first : len(each.edges) - 1]
-            parts.append((edges[:-1], edges[1:], held / deviation, np.full(len(held), deviation)))
+            joined = np.arange(0, len(held), 1 if most is None else -(-len(held) // most) or 1)
+            lengths = np.diff(joined, append=len(held))
+            deviations = np.sqrt(each.variance * lengths)
+            edges = each.edges[first:][np.append(joined, len(held))]
+            counts = np.add.reduceat(held, joined) if len(held) else held
+            parts.append((edges[:-1], edges[1:], counts / deviations, deviations))
         lower, upper, counts, deviations = (np.concatenate(column) for column in zip(*parts, strict=True))
-        points = np.union1d(lower, upper)  # a finer partition has the edges of a coarser one
-        at = np.searchsorted(points, lower), np.searchsorted(points, upper)
-        return cls(start, end, near, points, *at, counts, deviations)
+        # A partition has all edges of the coarser one before it.
+        points, places = np.unique(np.clip(np.concatenate([lower, upper]), start, end), return_inverse=True)
+        return cls(start, end, near, points, places[: len(lower)], places[len(lower) :], counts, deviations)
 
-    def smoothed(self) -> _Curve | None:
-        """The mean of all curves, weighted by how well they fit; None if none fits well."""
+    def smoothed(self, coarse: "_Observed") -> _Curve | None:
+        """The mean of all curves, weighted by how well they fit, found on coarser bins; None if none fits well."""
         families = [make(self.start, self.end, self.near) for make in (_pareto, _lognormal, _weibull)]
-        averages = [self._averaged(family) for family in families]
+        averages = [self._averaged(family, coarse) for family in families]
         best = min(averages, key=lambda each: each.misfit)
         most = len(self.counts) + WORST_FIT * np.sqrt(2 * len(self.counts))
         if best.misfit > most or best.worst_bin > WORST_BIN:
@@ -280,19 +289,20 @@ class _Observed:
         rows = float(weights @ [each.curve.rows for each in averages])
         return _Curve(rows, np.exp(weights @ np.log([each.curve.quantiles for each in averages])))
 
-    def _averaged(self, family: _Family) -> _Average:
+    def _averaged(self, family: _Family, coarse: "_Observed") -> _Average:
         """All curves of a family on a grid around the best, averaged."""
         first, second, usual = family.first, family.second, family.usual
         ranges, misfit, mass = [first, second], np.zeros(1), np.zeros(1)
         a = b = residual = np.zeros((1, 1))
         grids: list[Floats] = []
-        for _ in range(_FINER):
+        for observed in [*[coarse] * (_FINER - 1), self]:
             grids = [np.linspace(low, high, _GRID) for low, high in ranges]
             a, b = (grid.ravel()[:, None] for grid in np.meshgrid(*grids))
-            expected = self._expected(family, a, b)
-            mass = np.maximum(expected @ self.counts / np.maximum((expected**2).sum(axis=1), 1e-30), 0.0)
-            residual = self.counts - mass[:, None] * expected
-            misfit = (residual**2).sum(axis=1) + ((a[:, 0] - usual[0]) / usual[1]) ** 2
+            expected = observed._expected(family, a, b)
+            squares = np.einsum("ij,ij->i", expected, expected)
+            mass = np.maximum(expected @ observed.counts / np.maximum(squares, 1e-30), 0.0)
+            residual = observed.counts - mass[:, None] * expected
+            misfit = np.einsum("ij,ij->i", residual, residual) + ((a[:, 0] - usual[0]) / usual[1]) ** 2
             likely = misfit < misfit.min() + 16.0
             ranges = [
                 (max(whole[0], each[likely].min() - step), min(whole[1], each[likely].max() + step))
@@ -309,12 +319,12 @@ class _Observed:
     def _expected(self, family: _Family, a: Floats, b: Floats) -> Floats:
         """For each curve, the share of the tail that lies in each bin, in deviations of the noise."""
         ends, whole = (family.beyond(np.array([each]), a, b) for each in (self.end, self.start))
-        beyond = family.beyond(np.clip(self.points, self.start, self.end), a, b)
-        found = beyond.take(self.lower, axis=1)
-        found -= beyond.take(self.upper, axis=1)
-        found /= np.maximum(whole - ends, 1e-12)
-        found /= self.deviations
-        return found
+        beyond = family.beyond(self.points, a, b)
+        expected = beyond[:, self.lower]
+        expected -= beyond[:, self.upper]
+        expected /= np.maximum(whole - ends, 1e-12)
+        expected /= self.deviations
+        return expected
 
     def _quantiles(self, family: _Family, a: Floats, b: Floats) -> Floats:
         """For each curve, its quantiles at `_LEVELS` of what lies between start and end."""

@@ -11,8 +11,6 @@ import importlib
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
-from scipy.stats import wasserstein_distance
 
 from understudy.evaluation.histograms import shares, total_variation
 from understudy.evaluation.pair import Floats, MetricResult, Pair, Side
@@ -44,6 +42,8 @@ def wd(pair: Pair) -> MetricResult:
 
 
 def _column_distance(pair: Pair, name: str) -> float:
+    from scipy.stats import wasserstein_distance
+
     if name in pair.real.codes:
         return total_variation(pair.real.codes[name], pair.synthetic.codes[name], pair.real.sizes[name])
     columns = [side[name] for side in pair.z_scores]
@@ -119,6 +119,8 @@ def _points(pair: Pair) -> tuple[Points, Points]:
 
 def _squared_distances(left: Points, right: Points) -> Floats:
     """‖x − y‖² + the number of flags in which two rows differ, for all pairs of rows."""
+    from scipy.spatial.distance import cdist
+
     (x, a), (y, b) = left, right
     total = np.asarray(cdist(x, y, "sqeuclidean") if x.shape[1] else np.zeros((len(x), len(y))), dtype=np.float64)
     for one, other in zip(a.T, b.T, strict=True):

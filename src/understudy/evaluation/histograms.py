@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from scipy.spatial.distance import jensenshannon
 
 from understudy.evaluation.pair import Codes, Floats, MetricResult, Pair, Parts
 
@@ -70,6 +69,8 @@ def tuple_distances(pair: Pair, tuples: Iterable[tuple[str, ...]], *, bins: int)
 
 def js(pair: Pair) -> MetricResult:
     """Sum over columns of the Jensen-Shannon distance √JSD, in natural logarithms; at most √ln 2 a column."""
+    from scipy.spatial.distance import jensenshannon
+
     binning = functools.partial(_equal_bins, place=lambda unit: np.minimum(np.floor(JS_BINS * unit), JS_BINS - 1))
     parts = {}
     for name, (real, synthetic, size) in _binned(pair, binning).items():

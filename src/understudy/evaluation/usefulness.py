@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from understudy.evaluation.learners import LEARNERS, Learner, check_learners, predict
 from understudy.evaluation.pair import FARTHEST, Codes, Floats, MetricResult, open_table
@@ -278,6 +277,8 @@ def _f1(guess: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:
 
 def area(confidence: Floats, positive: NDArray[np.bool_]) -> float:
     """The probability that the confidence in a positive row exceeds that in a negative one; ties count half."""
+    from scipy.stats import rankdata
+
     ours, others = int(positive.sum()), int((~positive).sum())
     return float((rankdata(confidence)[positive].sum() - ours * (ours + 1) / 2) / (ours * others))
 

@@ -11,33 +11,38 @@ Departures:
 - The dual by L-BFGS rather than the primal by mirror descent.
 """
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.graphical.junction_tree import Holders, Node, junction_tree
+from understudy.core.minimisation import minimise
+from understudy.graphical.junction_tree import Node, junction_tree
 from understudy.graphical.marginals import Clique, Domain, Measured, product
 from understudy.graphical.markov import MarkovModel
-from understudy.graphical.objective import Dual, Pooled, Potentials, Term, block_sizes, make_consistent, pool
+from understudy.graphical.objective import Dual, Potentials
+from understudy.graphical.pooling import Pool, Pooled
 
 Floats = NDArray[np.float64]
 
-# L-BFGS remembers this many steps.
-MEMORY = 20
-# The small models that a tree starts from need not be exact: the whole model follows.
+# What is being done, for a progress bar.
+ESTIMATING = "estimate the graphical model"
+# What the whole model starts from need not be exact.
 START_ITERATIONS = 25
+NEW_ITERATIONS = 12
 START_TOLERANCE = 1e-6
+# No cell of a model holds less than this share of the rows, where its logarithm is taken.
+SMALLEST_CELL = 1e-15
 
 
 def estimate(
     domain: Domain,
-    measured: Sequence[Measured],
+    measured: Sequence[Measured] | Pool,
     *,
     rows: float,
     iterations: int = 300,
     start: MarkovModel | None = None,
+    new: Mapping[Clique, Floats] | None = None,
     shrinkage: float = 0.3,
     ordered: Mapping[str, int] | None = None,
     tolerance: float = 1e-10,
@@ -47,73 +52,62 @@ def estimate(
     Args:
         measured: Noisy marginals; several of one clique are pooled. A column in none of them comes out uniform. A
             marginal that was counted in blocks (`Measured.starts`) has its columns in the domain's order and is not
-            pooled.
+            pooled. Who estimates again and again hands over a `Pool` and adds to it.
         rows: How many rows there are.
         iterations: The most steps of L-BFGS.
         start: A model to start from, with some of the same cliques.
+        new: Cliques that were measured since then, with the counts that `start` expects in them. Their potentials are
+            fitted first, all others held.
         shrinkage: c of `objective`. 0 fits as nearly as possible.
         ordered: For each column whose neighbouring cells are alike, how many cells, from the first, are ordered.
         tolerance: A step that gains less than this part of the dual is the last.
     """
     rows, ordered = max(float(rows), 1.0), ordered or {}
-    pooled = make_consistent(domain, pool(domain, [each for each in measured if not each.starts]), rows)
-    in_blocks = [each for each in measured if each.starts]
-    nodes = junction_tree(domain, [*pooled, *(each.clique for each in in_blocks)])
-    tree = {"rows": rows, "domain": domain, "nodes": nodes, "holders": Holders(domain, nodes)}
-    terms = [
-        Term.of_cells(clique, counts, sigma, block=size, ordered=ordered, **tree)
-        for clique, (counts, sigma) in pooled.items()
-        for size in block_sizes(clique, ordered)
-    ]
-    terms += [Term.of_blocks(each, pooled, **tree) for each in in_blocks]
-    dual = Dual(domain, nodes, pooled, terms, rows=rows, shrinkage=shrinkage)
+    pool = measured if isinstance(measured, Pool) else Pool(domain, measured)
+    pooled = pool.consistent(rows)
+    nodes = junction_tree(domain, [*pooled, *(each.clique for each in pool.in_blocks)])
+    dual = Dual(domain, nodes, pooled, pool.in_blocks, ordered=ordered, rows=rows, shrinkage=shrinkage)
     if start is not None:
-        x = dual.vector(start.potentials)
+        ahead = _potentials_of_new(domain, pooled, start, new or {}, rows, shrinkage, ordered)
+        x = dual.vector({**start.potentials, **ahead})
     else:
         x = dual.vector(_starting_potentials(domain, pooled, nodes, rows, iterations, shrinkage, ordered))
-    if terms:
-        x = _minimise(dual, x, iterations, tolerance)
+    if dual.size:
+        x = minimise(dual, x, iterations=iterations, tolerance=tolerance)
     return MarkovModel(domain, rows, nodes, *dual.distributions(x), dual.potentials(x))
 
 
-def _minimise(dual: Callable[[Floats], tuple[float, Floats]], x: Floats, iterations: int, tolerance: float) -> Floats:
-    """L-BFGS with a backtracking line search, in vector operations alone.
+def _potentials_of_new(
+    domain: Domain,
+    pooled: Pooled,
+    start: MarkovModel,
+    new: Mapping[Clique, Floats],
+    rows: float,
+    shrinkage: float,
+    ordered: Mapping[str, int],
+) -> Potentials:
+    """The potentials that are best for some cliques if all others stay as they are in a model.
 
-    SciPy's solves small dense systems at every step, for which a linear algebra library may wake all its threads.
+    With p the model and λ one clique's potentials by now, log Z of others is log Σ p · exp(other - λ) over the cells of
+    the clique alone. Cliques that share no column are fitted together, as if they were independent of each other; of
+    those that share one, the first.
     """
-    value, gradient = dual(x)
-    memory: deque[tuple[Floats, Floats, float]] = deque(maxlen=MEMORY)
-    for _ in range(iterations):
-        direction = _quasi_newton(gradient, memory)
-        slope, length = float(gradient @ direction), 1.0
-        for _ in range(30):
-            ahead, there = dual(x + length * direction)
-            if ahead <= value + 1e-4 * length * slope:
-                break
-            length /= 2
-        else:
-            return x
-        step, change = length * direction, there - gradient
-        gained, x, value, gradient = value - ahead, x + step, ahead, there
-        if (curvature := float(step @ change)) > 1e-12 * float(change @ change):
-            memory.append((step, change, curvature))
-        if gained <= tolerance * max(abs(value), 1.0) or np.abs(gradient).max() < 1e-7:
-            break
-    return x
-
-
-def _quasi_newton(gradient: Floats, memory: Sequence[tuple[Floats, Floats, float]]) -> Floats:
-    """The direction of descent, from the gradient and the remembered steps, changes of gradient and curvatures."""
-    direction, alphas = -gradient, []
-    for step, change, curvature in reversed(memory):
-        alphas.append(float(step @ direction) / curvature)
-        direction -= alphas[-1] * change
-    if memory:
-        _, change, curvature = memory[-1]
-        direction *= curvature / float(change @ change)
-    for (step, change, curvature), alpha in zip(memory, reversed(alphas), strict=True):
-        direction += (alpha - float(change @ direction) / curvature) * step
-    return direction
+    base, taken = dict[Clique, Floats](), set[str]()
+    for given, expected in new.items():
+        clique = domain.ordered(given)
+        if clique in pooled and taken.isdisjoint(clique):
+            shares = np.transpose(expected, [given.index(name) for name in clique]) / start.rows
+            base[clique] = np.log(np.maximum(shares, SMALLEST_CELL))
+            taken.update(clique)
+    if not base:
+        return {}
+    small = Domain({name: domain.sizes[name] for clique in base for name in clique})
+    nodes = [Node(clique, -1 if i == 0 else 0, ()) for i, clique in enumerate(base)]
+    own = {clique: pooled[clique] for clique in base}
+    dual = Dual(small, nodes, own, ordered=ordered, rows=rows, shrinkage=shrinkage, base=list(base.values()))
+    x = dual.vector(start.potentials)
+    dual.take_out(x)
+    return dual.potentials(minimise(dual, x, iterations=NEW_ITERATIONS, tolerance=START_TOLERANCE))
 
 
 def _starting_potentials(

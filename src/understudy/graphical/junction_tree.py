@@ -1,9 +1,9 @@
-"""Junction trees: a tree of cliques that holds every measured one, and messages over it.
+"""Junction trees: a tree of cliques that holds every measured one.
 
 The one rule: public mathematics. Nothing here sees a row, and nothing is drawn.
 
-`junction_tree` builds the tree, `model_size` says beforehand how large a model on it would be, and `MessagePasser`
-turns log potentials on its cliques into marginals, conditionals and log Z in one pass up and one pass down.
+`junction_tree` builds the tree, and `model_size` says beforehand how large a model on it would be. `messages` computes
+with it.
 
 Sources: Koller and Friedman (2009), "Probabilistic graphical models", chapters 9 and 10.
 
@@ -13,21 +13,13 @@ Departures:
 """
 
 import dataclasses
+import functools
 import heapq
 import itertools
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from understudy.graphical.marginals import Clique, Domain
-
-Floats = NDArray[np.float64]
-
-# Logarithms within this range of each other all have an exponential that is a normal float.
-WIDEST_RANGE = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +36,7 @@ class Node:
     parent: int
     separator: Clique
 
-    @property
+    @functools.cached_property
     def residual(self) -> Clique:
         """The columns that the clique adds to its parent's."""
         return tuple(name for name in self.clique if name not in self.separator)
@@ -147,110 +139,3 @@ class Holders:
         fewest = min((self._of[name] for name in clique), key=len)
         holders = [i for i in fewest if wanted <= self._members[i]]
         return min(holders, key=self._sizes.__getitem__, default=None)
-
-
-class Sums:
-    """How to sum arrays over the cliques of some nodes down to fewer columns, one axis at a time.
-
-    Sums that have their first steps in common share them: the pairs of a clique of five columns take little more than
-    one pass over its array.
-    """
-
-    def __init__(self, domain: Domain, cliques: Sequence[Clique]):
-        self._domain, self._cliques = domain, cliques
-        self._steps: list[tuple[int, int]] = []  # an array's number, and the axis that is summed over
-        self._made: dict[tuple[int, Clique], int] = {(i, clique): i for i, clique in enumerate(cliques)}
-
-    def down_to(self, node: int, kept: Clique) -> int:
-        """The number that the sum has in the result of `run`; `kept` in the order of the node's clique."""
-        if (node, kept) not in self._made:
-            left = [name for name in self._cliques[node] if name not in kept]
-            last = min(left, key=self._domain.sizes.__getitem__)  # the longest axes are summed over first
-            before = tuple(name for name in self._cliques[node] if name in kept or name == last)
-            self._steps.append((self.down_to(node, before), before.index(last)))
-            self._made[node, kept] = len(self._cliques) + len(self._steps) - 1
-        return self._made[node, kept]
-
-    def run(self, arrays: Sequence[Floats]) -> list[Floats]:
-        """The nodes' arrays, and every sum of them that was asked for."""
-        found = list(arrays)
-        for source, axis in self._steps:
-            found.append(summed(found[source], (axis,)))
-        return found
-
-
-class MessagePasser:
-    """Messages over one junction tree: from log potentials to marginals, conditionals and log Z."""
-
-    def __init__(self, domain: Domain, nodes: Sequence[Node]):
-        self.nodes = nodes
-        self.shapes = [domain.shape(node.clique) for node in nodes]
-        self._residual = [axes_of(node.residual, node.clique) for node in nodes]
-        self._summed_in_parent: list[tuple[int, ...]] = []
-        self._shape_in_parent: list[tuple[int, ...]] = []
-        self._shape_in_child = [shape_within(domain, node.separator, node.clique) for node in nodes]
-        for node in nodes:
-            parent = nodes[node.parent].clique if node.parent >= 0 else ()
-            self._summed_in_parent.append(axes_of(set(parent) - set(node.separator), parent))
-            self._shape_in_parent.append(shape_within(domain, node.separator, parent))
-
-    def run(self, potentials: Sequence[Floats]) -> tuple[list[Floats], list[Floats], float]:
-        """The marginals of all cliques, their conditionals given the separators, and log Z.
-
-        Every clique is normalised per cell of its separator, so that nothing underflows, whatever the range of the
-        potentials. The potentials are overwritten.
-        """
-        beliefs, log_z = list(potentials), 0.0
-        conditionals: list[Floats] = [np.zeros(0)] * len(beliefs)
-        for i in reversed(range(len(beliefs))):
-            axes, belief = self._residual[i], beliefs[i]
-            top = belief.max(keepdims=True)
-            if top - belief.min() > WIDEST_RANGE:
-                top = belief.max(axis=axes, keepdims=True)
-            belief -= top
-            weight = np.exp(belief, out=belief)
-            total = summed(weight, axes).reshape(self._shape_in_child[i])
-            weight /= total
-            conditionals[i] = weight
-            message = np.log(total) + top
-            if self.nodes[i].parent >= 0:
-                beliefs[self.nodes[i].parent] += message.reshape(self._shape_in_parent[i])
-            else:
-                log_z = float(message.sum())
-        marginals: list[Floats] = []
-        for i, conditional in enumerate(conditionals):
-            if self.nodes[i].parent < 0:
-                marginals.append(conditional)
-                continue
-            separator = summed(marginals[self.nodes[i].parent], self._summed_in_parent[i])
-            marginals.append(conditional * np.reshape(separator, self._shape_in_child[i]))
-        return marginals, conditionals, log_z
-
-
-def summed(array: Floats, axes: tuple[int, ...]) -> Floats:
-    """The sum over some axes, in ascending order.
-
-    The first ones are summed one by one, and the last ones by one product, which is several times as fast as NumPy's
-    sum over a short last axis.
-    """
-    last = 0
-    while last < len(axes) and axes[-1 - last] == array.ndim - 1 - last:
-        last += 1
-    for i, axis in enumerate(axes[: len(axes) - last]):
-        array = array.sum(axis=axis - i)
-    if not last:
-        return array
-    kept = array.shape[: array.ndim - last]
-    cells = math.prod(array.shape[array.ndim - last :])
-    return (array.reshape(-1, cells) @ np.ones(cells)).reshape(kept)
-
-
-def axes_of(columns: Iterable[str], clique: Clique) -> tuple[int, ...]:
-    """The axes that some columns have in an array over a clique."""
-    wanted = set(columns)
-    return tuple(i for i, name in enumerate(clique) if name in wanted)
-
-
-def shape_within(domain: Domain, columns: Clique, clique: Clique) -> tuple[int, ...]:
-    """The shape in which an array over some columns broadcasts against one over a clique that holds them."""
-    return tuple(domain.sizes[name] if name in columns else 1 for name in clique)

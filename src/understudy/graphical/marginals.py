@@ -72,7 +72,14 @@ class Domain:
 
     def size(self, clique: Clique) -> int:
         """How many cells the clique's marginal has."""
-        return math.prod(self.shape(clique))
+        if clique not in self._cells:
+            self._cells[clique] = math.prod(self.shape(clique))
+        return self._cells[clique]
+
+    @functools.cached_property
+    def _cells(self) -> dict[Clique, int]:
+        """The sizes that were asked for."""
+        return {}
 
     def ordered(self, columns: Sequence[str] | set[str]) -> Clique:
         """The columns as a clique, in the order of the domain."""

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from understudy.encoding.bins import Bins
 from understudy.graphical.bayes_net import BayesNet, ConditionalTable
-from understudy.graphical.junction_tree import Holders, Node, axes_of
+from understudy.graphical.junction_tree import Holders, Node
 from understudy.graphical.marginals import Clique, Domain
+from understudy.graphical.messages import axes_of, summed
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
@@ -48,11 +49,12 @@ class MarkovModel:
     def marginal(self, clique: Clique) -> Floats:
         """The counts that the model expects in every cell of any clique, one axis for each of its columns."""
         home = self._holders.smallest(clique)
-        if home is not None:
-            factors = [(self.nodes[home].clique, self.marginals[home])]
-        else:
-            factors = self._subtree_factors(clique)
-        return self.rows * _sum_product(self.domain, factors, clique)
+        if home is None:
+            return self.rows * _sum_product(self.domain, self._subtree_factors(clique), clique)
+        held = self.nodes[home].clique
+        kept = tuple(name for name in held if name in clique)
+        found = summed(self.marginals[home], axes_of(set(held) - set(clique), held))
+        return self.rows * np.transpose(found, [kept.index(name) for name in clique])
 
     def first_node(self, column: str) -> int:
         """The number of the node nearest to the root that holds a column."""

@@ -151,6 +151,15 @@ class Fixed(NamedTuple):
     no_state: Floats  # `NEVER` where a column has no such state, else 0: (columns, states, 1)
 
 
+class Layers(NamedTuple):
+    """What both layers are given and make of rows."""
+
+    features: Floats  # with a one at last: (rows, features + 1)
+    hidden: Floats  # tanh h: (columns, hidden, rows)
+    linear: Floats  # (columns, linear, rows)
+    second: Floats  # (columns, outputs, rows)
+
+
 class Derivatives(NamedTuple):
     """What both layers are given, and the derivatives of the log density of every row by what they make."""
 
@@ -183,6 +192,31 @@ def fixed_of(weights: Weights, shape: Shape) -> Fixed:
     )
 
 
+def layers(weights: Weights, fixed: Fixed, features: Floats, shape: Shape) -> Layers:
+    """What both layers make of every row.
+
+    Args:
+        features: With a one at last: (rows, features + 1).
+    """
+    d, n, h = shape.columns, len(features), shape.hidden
+    by_feature = np.zeros((d, h + shape.linear, shape.features + 2), np.float32)
+    by_feature[np.arange(d)[:, None], :, fixed.places] = weights.first
+    by_feature = by_feature[:, :, :-1]
+    hidden = np.ascontiguousarray(by_feature[:, :h]).reshape(d * h, -1) @ features.T
+    hidden = np.tanh(hidden, out=hidden).reshape(d, h, n)
+    linear = np.ascontiguousarray(by_feature[:, h:]).reshape(d * shape.linear, -1) @ features.T
+    second = weights.second[:, :h].transpose(0, 2, 1) @ hidden
+    second += weights.second[:, h][:, :, None]
+    return Layers(features, hidden, linear.reshape(d, shape.linear, n), second)
+
+
+def own_of(x: Floats, shape: Shape) -> tuple[Floats, Floats]:
+    """Own scores and own states, (columns, rows) each, of rows as `derivatives` reads them."""
+    d, start = shape.columns, shape.features + 1
+    own, state = (np.ascontiguousarray(x[:, start + i * d :][:, :d].T) for i in range(2))
+    return own, state
+
+
 def derivatives(weights: Weights, fixed: Fixed, x: Floats, shape: Shape) -> Derivatives:
     """The derivatives of log p(x_j | what it reads), for every row and column.
 
@@ -190,18 +224,20 @@ def derivatives(weights: Weights, fixed: Fixed, x: Floats, shape: Shape) -> Deri
         x: Features, a one, own scores and own states of rows: (rows, features + 1 + 2 · columns). A state that is none
             counts as the nearest.
     """
-    d, n, h = shape.columns, len(x), shape.hidden
-    features = x[:, : shape.features + 1]
-    own, state = (np.ascontiguousarray(x[:, shape.features + 1 + i * d :][:, :d].T) for i in range(2))
-    by_feature = np.zeros((d, h + shape.linear, shape.features + 2), np.float32)
-    by_feature[np.arange(d)[:, None], :, fixed.places] = weights.first
-    by_feature = by_feature[:, :, :-1]
-    hidden = np.ascontiguousarray(by_feature[:, :h]).reshape(d * h, -1) @ features.T
-    hidden = np.tanh(hidden, out=hidden).reshape(d, h, n)
-    linear = np.ascontiguousarray(by_feature[:, h:]).reshape(d * shape.linear, -1) @ features.T
-    linear = linear.reshape(d, shape.linear, n)
-    second = weights.second[:, :h].transpose(0, 2, 1) @ hidden
-    second += weights.second[:, h][:, :, None]
+    made = layers(weights, fixed, x[:, : shape.features + 1], shape)
+    return derivatives_at(weights, fixed, made, *own_of(x, shape), shape)
+
+
+def derivatives_at(
+    weights: Weights, fixed: Fixed, made: Layers, own: Floats, state: Floats, shape: Shape
+) -> Derivatives:
+    """The same, of what the layers made of rows.
+
+    Args:
+        own, state: (columns, rows).
+    """
+    features, hidden, linear, second = made
+    d, n, h = shape.columns, len(features), shape.hidden
     by_linear, by_second = np.empty_like(linear), np.empty_like(second)
     split = 3 * shape.components * shape.number
     sums = by_logits = np.zeros((d, 0, n), np.float32)
@@ -248,10 +284,14 @@ def slopes_of(made: Derivatives, fixed: Fixed, *, blocks: int = 1) -> Slopes:
     return Slopes(first, np.concatenate([second, constants[:, None, :]], axis=1))
 
 
+def logits_of(weights: Weights, fixed: Fixed, sums: Floats, shape: Shape) -> Floats:
+    """The logits of states, (columns, states, rows), of what both layers make for them."""
+    return (weights.places @ sums + weights.bias[:, :, None] if shape.rank else sums) + fixed.no_state
+
+
 def _by_logits(weights: Weights, fixed: Fixed, sums: Floats, state: Floats, shape: Shape) -> Floats:
     """The derivatives by the logits of states: (columns, states, rows)."""
-    logits = weights.places @ sums + weights.bias[:, :, None] if shape.rank else sums
-    found = _softmax(logits + fixed.no_state)
+    found = _softmax(logits_of(weights, fixed, sums, shape))
     np.negative(found, out=found)
     chosen = np.clip(np.nan_to_num(state), 0, shape.states - 1).astype(np.int64)
     found[np.arange(len(state))[:, None], chosen, np.arange(state.shape[1])[None, :]] += 1.0

@@ -104,14 +104,15 @@ def clipped_sums(made: Derivatives, fixed: Fixed, inside: NDArray[np.bool_], cli
     by_first, by_second = _squares(made.by_hidden) + _squares(made.by_linear), _squares(made.by_second)
     squares = of_inputs * by_first + (_squares(made.hidden) + np.float32(1.0)) * by_second
     small = np.maximum(np.maximum(of_inputs, by_first), by_second) < np.float32(LARGEST_SQUARE)
-    finite = small & np.isfinite(squares) & inside.ravel()[None, :]
+    usable = small & np.isfinite(squares)
+    finite = usable & inside.ravel()[None, :]
     norms = np.sqrt(np.where(finite, squares, np.float32(0.0))).reshape(len(clip_norms), *inside.shape)
     of_unit = norms.sum(axis=2, keepdims=True)
     scale = np.minimum(np.float32(1.0), clip_norms[:, None, None] / np.maximum(of_unit, np.float32(1e-30)))
     weights = np.broadcast_to(scale, norms.shape).reshape(finite.shape) * finite
     for factor in (made.by_hidden, made.by_linear, made.by_second):
         factor *= weights[:, None, :]
-    if not finite.all():
+    if not usable.all():  # else a weight of zero makes zero of what is not counted
         for factor in (made.hidden, made.by_hidden, made.by_linear, made.by_second):
             np.copyto(factor, np.float32(0.0), where=~finite[:, None, :])
     return _summed(made, fixed, summation_blocks(*inside.shape))

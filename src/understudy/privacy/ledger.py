@@ -98,9 +98,10 @@ class Ledger:
         self._released = 0
         self._warnings: list[str] = []
         self._void: list[str] = [recording.VOID] if recording.is_on() else []
-        # For a progress bar. Both see public facts alone: the charge; steps done and steps in all.
+        # For a progress bar. All see public facts alone: the charge; steps done and steps in all; what is done now.
         self.on_charge: Callable[[Charge], None] | None = None
         self.on_step: Callable[[int, int], None] | None = None
+        self.on_phase: Callable[[str], None] | None = None
 
     def planned(self, name: str) -> PlannedMechanism:
         """The planned mechanism of this name, or BudgetExceeded: the budget covers nothing that is not planned."""
@@ -232,6 +233,11 @@ class Ledger:
         """Tells a progress bar how far a method has come, in public numbers: rounds, steps, parts of its budget."""
         if self.on_step is not None:
             self.on_step(done, total)
+
+    def phase(self, what: str) -> None:
+        """Tells a progress bar what a method does now that nothing is charged: public work on what was released."""
+        if self.on_phase is not None:
+            self.on_phase(what)
 
     def warn(self, text: str) -> None:
         """Puts a warning on the receipt, once: a fact that weakens the promise."""

@@ -40,11 +40,17 @@ def noisy_second_moments(
     planned: str | FilterShare,
     ledger: Ledger,
     key: Key,
+    centres: Sequence[float] = (),
+    scales: Sequence[float] = (),
 ) -> Floats:
     """The matrix of sums of products, Σ x xᵀ over rows clipped to a norm, with discrete Gaussian noise.
 
     Rows are scaled to norm at most C = `clip_norm` and cut to fixed point, towards zero, so that the bound holds for
     the whole numbers that are summed.
+
+    Args:
+        centres, scales: Of each column, what is subtracted from it and what it is multiplied with, before rows are
+            clipped; both public. None for columns as they are.
 
     Privacy:
         The entries x_i² on the diagonal get noise of deviation σ, the products x_i x_j (i < j) get σ / √2. One row
@@ -59,7 +65,8 @@ def noisy_second_moments(
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
     if (kept := ledger.kept()) is not None:
         return kept
-    (exact_sum,) = exact_sums(rows, SecondMoments(tuple(columns), clip_norm))
+    summation = SecondMoments(tuple(columns), clip_norm, tuple(map(float, centres)), tuple(map(float, scales)))
+    (exact_sum,) = exact_sums(rows, summation)
     width = len(exact_sum)
     unit_sigma = sigma * FIXED_POINT**2
     upper = np.triu_indices(width, 1)
@@ -75,10 +82,16 @@ def noisy_second_moments(
 
 @dataclasses.dataclass(frozen=True)
 class SecondMoments:
-    """The summation of products x xᵀ of rows x that are clipped to a norm and cut to fixed point."""
+    """The summation of products x xᵀ of rows x that are clipped to a norm and cut to fixed point.
+
+    Attributes:
+        centres, scales: Of the columns, before rows are clipped; empty for columns as they are.
+    """
 
     columns: tuple[str, ...]
     clip_norm: float
+    centres: tuple[float, ...] = ()
+    scales: tuple[float, ...] = ()
 
     def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[np.int64]]:
         width, length = len(self.columns), len(exact[self.columns[0]])
@@ -87,9 +100,18 @@ class SecondMoments:
         block_rows = max(1, min(BLOCK // width, int(2**53 / steps)))  # products sum exactly below 2**53
         for start in range(0, length, block_rows):
             some = slice(start, start + block_rows)
-            block = to_fixed_point(np.stack([exact[name][some] for name in self.columns], axis=1), self.clip_norm)
+            block = to_fixed_point(self._scaled([exact[name][some] for name in self.columns]), self.clip_norm)
             exact_sum += (block.T @ block).astype(np.int64)
         return [exact_sum]
+
+    def _scaled(self, columns: list[NDArray[Any]]) -> Floats:
+        """Some rows, centred and scaled: (rows, columns)."""
+        rows = np.stack(columns, axis=1)
+        if self.centres:
+            rows = rows - np.array(self.centres)
+        if self.scales:
+            rows = rows * np.array(self.scales)
+        return rows
 
 
 def to_fixed_point(x: Floats, clip_norm: float, *, steps: float = FIXED_POINT) -> Floats:

@@ -1,25 +1,22 @@
-"""Exact counts of all pairs of columns in one pass: narrow columns by products of their indicator matrices, others one
-pair after another.
-"""
+"""Exact counts of all pairs of columns in one pass: neighbouring columns of few bins are counted together."""
 
 # pyright: strict
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.privacy.exact_counts import ExactCodes, in_blocks
+from understudy.privacy.exact_counts import ExactCodes
 
 Floats = NDArray[np.float64]
 
-ROWS_AT_ONCE = 2**14
-"""Indicators are made for this many rows at a time. Products of 32-bit floats count up to 2^24 rows exactly."""
-# Counting one pair takes as long, for each row, as this many cells of a product of indicators.
-_CELLS_PER_COUNT = 80
+ROWS_AT_ONCE = 2**15
+"""Rows are counted so many at a time, to stay in the processor's cache."""
+MOST_TOGETHER = 64
+"""Neighbouring columns are counted together if their codes make at most so many numbers, all of them joined."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,60 +37,76 @@ class PairCounts:
     singles: bool = False
 
     def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        starts = np.cumsum([0, *self.sizes])
-        strips = [np.zeros((starts[last] - starts[first], starts[-1] - starts[first])) for first, last in self.asked]
-        singles = [np.zeros(size) for size in self.sizes] if self.singles else []
-        for some in in_blocks(exact, ROWS_AT_ONCE):
-            codes = ExactCodes(some)
-            indicators = _Indicators(codes, self.columns, self.sizes)
-            for strip, columns in zip(strips, self.asked, strict=True):
-                indicators.add(strip, columns, self.strips)
-            for single, name in zip(singles, self.columns, strict=False):
-                single += codes.marginal([name], single.shape)
-        return [*strips, *singles]
+        codes, starts = ExactCodes(exact), np.cumsum([0, *self.sizes])
+        groups = [_groups(codes, self.columns, self.sizes, strip) for strip in self.strips]
+        found: list[NDArray[Any]] = []
+        for strip in self.asked:
+            low, high = starts[strip[0]], starts[strip[1]]
+            exact_counts = np.zeros((high - low, starts[-1] - low))
+            for own in groups[self.strips.index(strip)]:
+                for other in (each for group in groups for each in group if each.columns >= own.columns):
+                    rows, columns = (slice(*(starts[list(each.columns)] - low)) for each in (own, other))
+                    exact_counts[rows, columns] = own.exact_pairs(other)
+            found.append(exact_counts)
+        singles = zip(self.columns, self.sizes, strict=True) if self.singles else ()
+        return [*found, *(codes.marginal([name], [size]) for name, size in singles)]
 
 
 @final
-class _Indicators:
-    """Codes of all columns of some rows while pairs are counted."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Group:
+    """Some neighbouring columns, whose codes are one number: their pairs with another group are counted at once.
 
-    def __init__(self, codes: ExactCodes, columns: Sequence[str], sizes: Sequence[int]):
-        self._codes, self._columns, self._sizes = codes, columns, sizes
-        self._starts = np.cumsum([0, *sizes])
+    Attributes:
+        columns: First and last one, the last one not in it.
+        exact_codes: The number of every row.
+        size: How many numbers there are.
+        adding: 1 where a number has a bin; (numbers, bins).
+    """
 
-    def add(self, exact: Floats, own: tuple[int, int], strips: Sequence[tuple[int, int]]) -> None:
-        """Adds the exact counts of the columns of a strip with those of the same strip and of all later ones."""
-        first, last = own
-        low, high = self._starts[first], self._starts[last]
-        ours: NDArray[np.float32] | None = None
-        for other in (each for each in strips if each[0] >= first):
-            start, end = self._starts[other[0]], self._starts[other[1]]
-            pairs = (last - first) * (other[1] - other[0])
-            if (high - low) * (end - start) <= _CELLS_PER_COUNT * pairs:
-                ours = self._indicators(own) if ours is None else ours
-                theirs = ours if other == own else self._indicators(other)
-                exact[:, start - low : end - low] += ours @ theirs.T
-            else:
-                self._count(exact, own, other)
+    columns: tuple[int, int]
+    exact_codes: NDArray[Any]
+    size: int
+    adding: Floats
 
-    def _indicators(self, columns: tuple[int, int]) -> NDArray[np.float32]:
-        """1 where a row has a bin; (bins, rows)."""
-        first, last = columns
-        found = [self._codes.column(self._columns[i], self._sizes[i]) for i in range(first, last)]
-        length = len(found[0][0])
-        exact = np.zeros((self._starts[last] - self._starts[first], length), np.float32)
-        for i, (codes, inside) in enumerate(found, start=first):
-            at = np.arange(length) if inside is None else np.flatnonzero(inside)
-            exact[codes[at].astype(np.int64) + (self._starts[i] - self._starts[first]), at] = 1.0
-        return exact
+    def exact_pairs(self, other: "_Group") -> Floats:
+        """The exact counts of every bin of the one with every bin of the other."""
+        if other is self:
+            exact_counts = np.bincount(self.exact_codes, minlength=self.size)
+            return self.adding.T @ (exact_counts[:, None] * self.adding)
+        exact_table = np.zeros(self.size * other.size, np.int64)
+        kind = _type_of(len(exact_table))
+        for part in range(0, len(self.exact_codes), ROWS_AT_ONCE):
+            at = slice(part, part + ROWS_AT_ONCE)
+            cells = self.exact_codes[at].astype(kind)
+            cells *= kind(other.size)
+            cells += other.exact_codes[at]
+            exact_table += np.bincount(cells, minlength=len(exact_table))
+        return self.adding.T @ exact_table.reshape(self.size, other.size).astype(np.float64) @ other.adding
 
-    def _count(self, exact: Floats, own: tuple[int, int], other: tuple[int, int]) -> None:
-        """Counts pair by pair, into the strip."""
-        low = self._starts[own[0]]
-        for i, j in itertools.product(range(*own), range(*other)):
-            if i < j:
-                counted = self._codes.marginal([self._columns[i], self._columns[j]], [self._sizes[i], self._sizes[j]])
-                exact[
-                    self._starts[i] - low : self._starts[i + 1] - low,
-                    self._starts[j] - low : self._starts[j + 1] - low,
-                ] += counted
+
+def _type_of(numbers: int) -> type[Any]:
+    """A type that holds so many numbers, as small as it may be: memory is what takes time here."""
+    return np.uint16 if numbers < 2**16 else np.int64
+
+
+def _groups(codes: ExactCodes, columns: Sequence[str], sizes: Sequence[int], strip: tuple[int, int]) -> list[_Group]:
+    """The columns of a strip in groups of at most `MOST_TOGETHER` joint numbers, or of one column that has more."""
+    found, first = list[_Group](), strip[0]
+    while first < strip[1]:
+        last, size, parts = first, 1, list[Floats]()
+        exact_codes: NDArray[Any] = np.zeros(1, np.int64)
+        while last < strip[1] and (last == first or size * (sizes[last] + 1) <= MOST_TOGETHER):
+            own, inside = codes.column(columns[last], sizes[last])
+            own = own.astype(np.int64)
+            if inside is not None:
+                own = np.where(inside, own, sizes[last])  # a number that has no bin
+            numbers = sizes[last] + (inside is not None)
+            exact_codes = exact_codes * numbers + own
+            parts = [np.repeat(part, numbers, axis=0) for part in parts]
+            parts.append(np.tile(np.eye(numbers, sizes[last]), (size, 1)))
+            size, last = size * numbers, last + 1
+        compact = exact_codes.astype(_type_of(size))
+        found.append(_Group((first, last), compact, size, np.concatenate(parts, axis=1)))
+        first = last
+    return found

@@ -1,9 +1,9 @@
 """Selection among all pairs of columns at once: which pair an estimate has most wrong.
 
-`PairSelection` scores every pair of columns, and every column alone, in one pass over the rows: narrow columns by
-products of their indicator matrices, others by counting. Exact counts and scores stay inside the object. What it takes
-are public descriptions (`PairErrors`, a table of pairs that are open), what it gives are pairs drawn by the exponential
-mechanism.
+`PairSelection` scores every pair of columns, and every column alone, in one pass over the rows (pair_counts.py). Exact
+counts and scores stay inside the object, but for mechanisms that are charged for one of the pairs (exact_counts.py).
+What it takes are public descriptions (`PairErrors`, a table of pairs that are open), what it gives are pairs drawn by
+the exponential mechanism.
 
 Sources: McSherry and Talwar (2007) for the exponential mechanism; McKenna et al. (2022), arXiv:2201.12677, for the
 weighted and penalised error of a marginal.

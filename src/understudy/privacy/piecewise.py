@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.privacy.guide_table import MANY, GuideTable, made_once
-from understudy.privacy.interpolation import Interpolation
+from understudy.privacy.interpolation import MANY, Interpolation, Pieces, place_among
+from understudy.privacy.made_once import made_once
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -176,10 +176,11 @@ def bin_of(values: Floats, edges: Floats, owner: object | None = None) -> Whole:
     Args:
         owner: Of the edges, if they are asked for more than once.
     """
-    if owner is None or len(values) < MANY:
-        found = np.maximum(np.searchsorted(edges, values, side="right") - 1, 0)
+    if owner is None or len(values) < MANY or len(edges) < 2:
+        found = place_among(values, edges)
+        np.maximum(found, 0, out=found)
     else:
-        found = made_once(owner, "bins", lambda: GuideTable(edges)).find(values)
-    found = np.minimum(found, len(edges) - 2, out=found)
-    found[np.isnan(values)] = -1
+        found = made_once(owner, "bins", lambda: Pieces(edges))(np.clip(values, edges[0], edges[-1]))
+    np.minimum(found, len(edges) - 2, out=found)
+    np.putmask(found, np.isnan(values), -1)
     return found

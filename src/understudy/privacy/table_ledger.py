@@ -44,6 +44,9 @@ class TableLedger(Ledger):
     def checkpoint(self) -> Checkpoint | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._whole.checkpoint
 
+    def phase(self, what: str) -> None:
+        self._whole.phase(f"{self._table}: {what}")
+
     def left(self, name: str) -> float:
         return self._whole.left(_name(self._table, self.planned(name).name))
 

@@ -37,6 +37,7 @@ Departures:
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,11 +46,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.bins import Bins, bin_rows
 from understudy.encoding.encoder import Encoder
-from understudy.graphical.estimation import estimate
+from understudy.graphical.estimation import ESTIMATING, estimate
 from understudy.graphical.junction_tree import megabytes, model_size
 from understudy.graphical.marginals import (
     Clique,
@@ -66,6 +68,7 @@ from understudy.graphical.marginals import (
 )
 from understudy.graphical.markov import MarkovModel, MarkovNet
 from understudy.graphical.pair_marginals import pair_marginals
+from understudy.graphical.pooling import Pool
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.pair_selection import MOST_KEPT_BINS, PairErrors, PairSelection
 from understudy.privacy.plan import PlannedMechanism
@@ -130,7 +133,7 @@ class AIM(Settings):
     max_model_mb: float = 4.0
     rows_per_noise: float = 3.0
     shrinkage: float = 0.3
-    iterations: int = 10
+    iterations: int = 5
     last_iterations: int = 100
 
     name: ClassVar[str] = "aim"
@@ -168,15 +171,21 @@ class AIM(Settings):
         found = self.measure(rows, encoder, ledger=ledger, key=key)
         return found.model.to_bayesnet(found.bins)
 
-    def measure(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> "MeasuredModel":
+    @one_thread_each()
+    def measure(
+        self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key, part: float = 1.0
+    ) -> "MeasuredModel":
         """The graphical model, and the marginals that it was made from.
+
+        Args:
+            part: Of the privacy filter, what its rounds may use.
 
         Privacy:
             Rows are read by `marginals.choose` and `marginals.measure`, under one privacy filter.
         """
         columns = len(encoder.schema)
         least = max(1.0, self.least_rounds * columns)
-        sigma = ledger.noise(self.count_share(1 / least), "discrete gaussian") if columns > 1 else 0.0
+        sigma = ledger.noise(self.count_share(part / least), "discrete gaussian") if columns > 1 else 0.0
         fine = self.bins_allowed(encoder.rows, sigma * rows.max_rows_per_unit)
         bins = cut(encoder, most=round(min(fine, MOST_BINS)), least=0.25 / fine)
         state = _State(self, encoder, bins, from_encoder(encoder, bins, ledger=ledger))
@@ -191,15 +200,17 @@ class AIM(Settings):
             share = share if left > 2 * share else left  # the last round takes what is left
             most = max(1, min(math.ceil(columns / COLUMNS_PER_CHOICE), int(left / share) - 1))
             counted, guesses = list[Measured](), list[Floats]()
-            rounds.begin(share, used=min(1.0, 1 - left + share), key=key.child(f"round {number}"))
+            rounds.begin(part * share, used=min(1.0, 1 - left + share), key=key.child(f"round {number}"))
             while len(counted) < most and (found := rounds.choose(key.child(f"round {number}").child("choice"))):
                 draw = key.child(f"round {number}").child("count")
-                counted.append(self._measure(coded, found[0], state.domain, share, ledger, draw))
+                counted.append(self._measure(coded, found[0], state.domain, part * share, ledger, draw))
                 guesses.append(found[1])
                 number += 1
             left = left - share * len(counted) if left > share * len(counted) + 1e-12 else 0.0
             ledger.step(round(PROGRESS * (1 - left)) - 1, PROGRESS)  # the estimation is still to come
-            state.add(counted, last=not left)
+            if not left:
+                ledger.phase(ESTIMATING)
+            state.add(counted, guesses, last=not left)
             moved = sum(
                 np.abs(state.model.marginal(each.clique) - guess).sum()
                 for each, guess in zip(counted, guesses, strict=True)
@@ -238,23 +249,30 @@ class _State:
 
     def __init__(self, method: AIM, encoder: Encoder, bins: Mapping[str, Bins], measured: list[Measured]):
         self.method, self.rows, self.domain, self.measured = method, encoder.rows, Domain.of(bins), measured
+        self._pool = Pool(self.domain, measured)
         self.zscores = z_scores(encoder, bins)
         self._ordered = {name: len(b.edges) - 1 for name, b in bins.items() if encoder.columns[name].labels is None}
-        self.model = self._estimate(None, method.iterations, tolerance=1e-8)
+        self.model = self._estimate(None, {}, method.iterations, tolerance=1e-8)
 
-    def add(self, counted: list[Measured], *, last: bool) -> None:
-        """Takes in more marginals; the last estimation is the most exact."""
+    def add(self, counted: list[Measured], guesses: list[Floats], *, last: bool) -> None:
+        """Takes in more marginals, and what the model said of them; the last estimation is the most exact."""
         self.measured += counted
+        for each in counted:
+            self._pool.add(each)
         iterations = self.method.last_iterations if last else self.method.iterations
-        self.model = self._estimate(self.model, iterations, tolerance=1e-10 if last else 1e-8)
+        new = {each.clique: guess for each, guess in zip(counted, guesses, strict=True)}
+        self.model = self._estimate(self.model, new, iterations, tolerance=1e-10 if last else 1e-8)
 
-    def _estimate(self, start: MarkovModel | None, iterations: int, *, tolerance: float) -> MarkovModel:
+    def _estimate(
+        self, start: MarkovModel | None, new: Mapping[Clique, Floats], iterations: int, *, tolerance: float
+    ) -> MarkovModel:
         return estimate(
             self.domain,
-            self.measured,
+            self._pool,
             rows=self.rows,
             iterations=iterations,
             start=start,
+            new=new,
             shrinkage=self.method.shrinkage,
             ordered=self._ordered,
             tolerance=tolerance,
@@ -266,9 +284,12 @@ class _Rounds:
 
     def __init__(self, method: AIM, coded: PrivateRows, state: _State, ledger: Ledger):
         self._method, self._coded, self._state, self._ledger = method, coded, state, ledger
-        self._candidates = Candidates.of(state.domain, method.degree)
         self._choice, self._sigma, self._softened = FilterShare(ROUNDS, 1.0), 0.0, dict[str, Floats]()
         self._allowed: list[Clique] = []
+
+    @functools.cached_property
+    def _candidates(self) -> "Candidates":
+        return Candidates.of(self._state.domain, self._method.degree)
 
     def begin(self, share: float, *, used: float, key: Key) -> None:
         """Takes the model as it is now; the choices that follow have this share of the budget each."""

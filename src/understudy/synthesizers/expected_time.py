@@ -22,6 +22,8 @@ VALUES_IF_UNKNOWN = 20
 
 SMALL, MOST_SMALL, MOST_INPUTS = 16, 24, 64
 """What is a small column, how many of them count, and how many inputs a column of many categories counts as."""
+MOST_STATES = 3
+"""So many columns with categories or missing values count: a frequency of `dp-merf` touches no more."""
 
 STEPS_BEFORE = {
     "prada": (("distillation_steps",),),
@@ -33,7 +35,7 @@ STEPS_BEFORE = {
 }
 """Steps that a method makes on what it has measured: a sum of products of settings and the number of columns."""
 
-STEPS_AFTER = {"prada": (("second_distillation_steps",),)}
+STEPS_AFTER: dict[str, tuple[tuple[str, ...], ...]] = {}
 """The same, of steps that come after the private ones."""
 
 
@@ -64,13 +66,14 @@ def features(schema: Schema, rows: int, steps: float) -> dict[str, float]:
     """What time and memory are made of; each is about 1 for a table of moderate size.
 
     Small columns are numbers and those of few categories, of which large models are made, up to a number of columns
-    (`small_pairs`); `privmrf` takes long if there are more than ten (`beyond_ten`). As inputs of a network, many
-    categories share some (`inputs`). Columns of about as many categories are computed side by side; others need
-    programs of their own (`shapes`).
+    (`small_pairs`); `beyond_ten` counts those after the tenth. As inputs of a network, many categories share some
+    (`inputs`). Frequencies of `dp-merf` take longer over columns with categories or missing values (`steps_states`).
+    Columns of about as many categories are computed side by side; others need programs of their own (`shapes`).
     """
     columns, sizes = len(schema), [_size(column) for column in schema.columns]
     inputs, values = sum(min(size, MOST_INPUTS) for size in sizes), sum(sizes)
     small = sum(size <= SMALL for size in sizes)
+    states = sum(size > 0 or column.nullable for size, column in zip(sizes, schema.columns, strict=True))
     return {
         "start": 1.0,
         "shapes": float(len({size.bit_length() for size in sizes})),
@@ -84,6 +87,7 @@ def features(schema: Schema, rows: int, steps: float) -> dict[str, float]:
         "steps": steps / 1e3,
         "steps_columns": steps / 1e3 * columns / 10,
         "steps_inputs": steps / 1e3 * inputs / 100,
+        "steps_states": steps / 1e3 * min(states, MOST_STATES),
     }
 
 

@@ -27,11 +27,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.bins import bin_rows
 from understudy.encoding.encoder import Encoder
-from understudy.graphical.estimation import estimate
+from understudy.graphical.estimation import ESTIMATING, estimate
 from understudy.graphical.marginals import (
     Clique,
     Domain,
@@ -115,15 +116,17 @@ class MST(Settings):
             for a, b in self.tree(coded, domain, measured, z_scores(encoder, bins), encoder.rows, ledger, key):
                 what, draw = f"count '{a}' with '{b}'", key.child("pair").child(a).child(b)
                 measured.append(measure(coded, (a, b), domain, planned="pairs", what=what, ledger=ledger, key=draw))
-        model = estimate(
-            domain,
-            measured,
-            rows=encoder.rows,
-            iterations=self.iterations,
-            shrinkage=self.shrinkage,
-            ordered={name: len(b.edges) - 1 for name, b in bins.items() if encoder.columns[name].labels is None},
-            tolerance=1e-8,
-        )
+        ledger.phase(ESTIMATING)
+        with one_thread_each():
+            model = estimate(
+                domain,
+                measured,
+                rows=encoder.rows,
+                iterations=self.iterations,
+                shrinkage=self.shrinkage,
+                ordered={name: len(b.edges) - 1 for name, b in bins.items() if encoder.columns[name].labels is None},
+                tolerance=1e-8,
+            )
         return model.to_bayesnet(bins)
 
     def bins_allowed(self, rows: float, noise: float) -> float:

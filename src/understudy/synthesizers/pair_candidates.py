@@ -5,7 +5,7 @@ The one rule: no row comes here. These are functions of a model, which was made 
 Whether a pair may be counted is a question of size. A pair that a clique holds costs nothing; one that joins two parts
 of the graph adds its own cells; any other closes a loop. A loop can always be filled by adding the smaller column to
 every clique on the way from one to the other, which bounds the size of the model from above for all pairs at once;
-only pairs beyond that bound are worked out one by one (`junction_tree.model_size`), if they are few.
+only pairs beyond that bound are worked out one by one (`model_sizes.ModelSizes`), if they are few.
 """
 
 import dataclasses
@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.graphical.junction_tree import model_size
 from understudy.graphical.marginals import Clique, Domain
 from understudy.graphical.markov import MarkovModel
+from understudy.graphical.model_sizes import ModelSizes
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -92,8 +92,9 @@ class OpenPairs:
         if len(self._names) > WIDEST_WORKED_OUT or not len(beyond):
             return
         nearest = beyond[np.argsort(self._added[beyond[:, 0], beyond[:, 1]], kind="stable")][:MOST_WORKED_OUT]
+        sizes = ModelSizes(self.model.domain, self.held)
         for i, j in nearest.tolist():
-            size = model_size(self.model.domain, [*self.held, (self._names[i], self._names[j])])
+            size = sizes.with_pair(i, j, self.most)
             self._added[i, j] = self._added[j, i] = max(min(self._added[i, j], size - self._cells), 1.0)
 
     def _between(self, weights: Floats) -> Floats:
@@ -126,13 +127,14 @@ def _parts(home: NDArray[np.int64], nodes: list[tuple[int, int]]) -> NDArray[np.
 
 
 def pair_sums(cells: Floats, term: Callable[[Floats], Floats], weights: Floats, starts: NDArray[np.int64]) -> Floats:
-    """Σ a_u a_v f(x_uv) for every pair of columns, u over the bins of one and v over those of the other.
+    """Σ a_u a_v f(x_uv) for every pair of columns, u over the bins of one and v over those of the other; x symmetric.
 
     Column by column, so that what is computed for each cell stays in the processor's cache.
     """
     found = np.empty((len(starts), len(starts)))
-    for i, at in enumerate(itertools.pairwise([*starts.tolist(), len(weights)])):
-        found[i] = np.add.reduceat(weights[slice(*at)] @ term(cells[slice(*at)]) * weights, starts)
+    for i, (first, last) in enumerate(itertools.pairwise([*starts.tolist(), len(weights)])):
+        sums = weights[first:last] @ term(cells[first:last, first:])
+        found[i, i:] = found[i:, i] = np.add.reduceat(sums * weights[first:], starts[i:] - first)
     return found
 
 

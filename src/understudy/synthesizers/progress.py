@@ -63,14 +63,23 @@ class Expectation(Sequence[Ledger]):
         """
         now, (done, of) = self._clock(), self._steps
         if self._training_since is None:
-            gone = now - self._begun
             if done and not self._training:
-                return gone * (of - done) / done
-            return max(self.total - gone, self._training + self._finishing)
+                return self._left_of_steps(self._begun)
+            return max(self.total - (now - self._begun), self._training + self._finishing)
         if done and done == of:
             return max(self._finishing - (now - self._stepped), 0.0)
-        gone = now - self._training_since
-        return self._finishing + (gone * (of - done) / done if done else max(self._training - gone, 0.0))
+        if not done:
+            return self._finishing + max(self._training - (now - self._training_since), 0.0)
+        return self._finishing + self._left_of_steps(self._training_since)
+
+    def _left_of_steps(self, since: float) -> float:
+        """The seconds that further steps will take if they take as long as those since then; at least a tenth of it.
+
+        Between two steps it falls as time goes by.
+        """
+        done, of = self._steps
+        left = (self._stepped - since) * (of - done) / done
+        return max(left - (self._clock() - self._stepped), left / 10)
 
     @property
     def share(self) -> float:
@@ -80,7 +89,7 @@ class Expectation(Sequence[Ledger]):
 
 
 Watcher = Callable[[str, Expectation], None]
-"""Is told what is being done, and how far the fits have come."""
+"""Is told what is being done and how far that has come, and how far the fits have come."""
 _WATCHER: contextvars.ContextVar[Watcher | None] = contextvars.ContextVar("watcher", default=None)
 
 
@@ -95,18 +104,24 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def _tell(watcher: Watcher, expected: Expectation) -> None:
-    """Has every ledger tell a watcher of what it is charged and of the steps that follow."""
+    """Has every ledger tell a watcher of what it is charged, of other work, and of the steps that follow."""
+    latest = ""
+
+    def on_phase(what: str) -> None:
+        nonlocal latest
+        latest = what
+        watcher(what, expected)
 
     def on_charge(charge: Charge) -> None:
         expected.charge(charge)
-        watcher(charge.what, expected)
+        on_phase(charge.what)
 
     def on_step(done: int, total: int) -> None:
         expected.step(done, total)
-        watcher(f"step {done} of {total}", expected)
+        watcher(f"{latest}, {100 * done // max(total, 1)} %".removeprefix(", "), expected)
 
     for ledger in expected:
-        ledger.on_charge, ledger.on_step = on_charge, on_step
+        ledger.on_charge, ledger.on_step, ledger.on_phase = on_charge, on_step, on_phase
 
 
 @contextlib.contextmanager

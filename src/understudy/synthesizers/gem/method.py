@@ -176,6 +176,7 @@ class GEM(Settings):
             measured.add(clique, counts, sigma)
             training.go(self.steps, last=False)
             ledger.step((turn + 1) * self.steps, rounds * self.steps + self.last_steps)
+        ledger.phase("fit the generator to all counts")
         training.go(self.last_steps, last=True)
         shares = training.mixture()
         ledger.step(rounds * self.steps + self.last_steps, rounds * self.steps + self.last_steps)

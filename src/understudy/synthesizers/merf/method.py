@@ -32,6 +32,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Each, Number, Satisfies, Settings, Whole
 from understudy.encoding.encoder import Encoder
@@ -132,19 +133,21 @@ class MERF(Settings):
         target = shrunk(total / encoder.rows, embedding, self.shrink * sigma / encoder.rows)
         columns = embedding.columns
         start = generator.initial(columns, self.widths, len(columns), key.child("generator").numpy())
-        params = generator.fit(
-            start,
-            embedding,
-            target,
-            steps=self.steps,
-            rate=self.rate,
-            fakes=self.fakes,
-            part=self.part,
-            emphasis=self.emphasis,
-            margins=self.margins,
-            draw=key.child("fakes").numpy(),
-            progress=ledger.step,
-        )
+        ledger.phase("fit the generator to the mean embedding")
+        with one_thread_each():  # its products are small
+            params = generator.fit(
+                start,
+                embedding,
+                target,
+                steps=self.steps,
+                rate=self.rate,
+                fakes=self.fakes,
+                part=self.part,
+                emphasis=self.emphasis,
+                margins=self.margins,
+                draw=key.child("fakes").numpy(),
+                progress=ledger.step,
+            )
         return FittedMERF.of(params, columns, encoder, key.child("calibration"))
 
     def embedding(self, encoder: Encoder, key: Key) -> Embedding:

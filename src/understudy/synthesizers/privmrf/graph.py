@@ -59,11 +59,13 @@ class Graph:
 
     def tree(self) -> list[Clique]:
         """The edges of the heaviest forest, by Kruskal's algorithm."""
-        from scipy.cluster.hierarchy import DisjointSet
-
-        parts = DisjointSet(self.neighbours)
-        heaviest_first = sorted(self.edges, key=lambda edge: -self.scores.get(edge, 0.0))
-        return [(a, b) for a, b in heaviest_first if parts.merge(a, b)]
+        parts, found = {name: {name} for name in self.neighbours}, list[Clique]()
+        for a, b in sorted(self.edges, key=lambda edge: -self.scores.get(edge, 0.0)):
+            if parts[a] is not parts[b]:
+                parts[a] |= parts[b]
+                parts.update(dict.fromkeys(parts[b], parts[a]))
+                found.append((a, b))
+        return found
 
     def marginals(self) -> list[Clique]:
         """Every two to four columns of a clique, those of the highest mean score first."""

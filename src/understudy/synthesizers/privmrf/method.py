@@ -39,9 +39,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
 from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.encoder import Encoder
+from understudy.graphical.estimation import ESTIMATING
 from understudy.graphical.marginals import Measured, all_pairs, cut, expected_sampling_error, from_encoder
 from understudy.graphical.markov import MarkovNet
 from understudy.privacy.ledger import FilterShare, Ledger
@@ -129,6 +131,7 @@ class PrivMRF(Settings):
             PlannedMechanism(name=FILTER, mechanism="privacy filter", share=rest * (1.0 - self.graph_share)),
         ]
 
+    @one_thread_each()
     def fit(self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key) -> MarkovNet:
         """Scores pairs, grows the graph, then selects and measures marginals.
 
@@ -156,6 +159,7 @@ class PrivMRF(Settings):
         if width > 1:
             graph = self.graph(context, model.measured)
             self._measure(context, model, graph, wanted)
+        ledger.phase(ESTIMATING)
         fitted = model.estimate(tolerance=1e-8).to_bayesnet(bins)
         ledger.step(1, 1)
         return fitted

@@ -3,6 +3,7 @@
 The one rule: no private row comes here. The model is public, and so are counts and moments with their noise.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from understudy.core.randomness import Key
 from understudy.encoding.bins import Bins
 from understudy.graphical.marginals import Measured
-from understudy.synthesizers.prada.likelihood.correction import CELLS, Correction
+from understudy.synthesizers.prada.likelihood.correction import Correction, middles_of_cells
 from understudy.synthesizers.prada.likelihood.drawing import Densities
 from understudy.synthesizers.prada.likelihood.moments import NoisyMoments
 from understudy.synthesizers.prada.likelihood.pool import Pool
@@ -58,15 +59,14 @@ def correction_of(
     if effective_part(np.exp(scores - scores.max())) >= NEARLY_ALL:
         return None
     sizes = [bins[v.name].size for v in variables]
-    singles, scores = _with_own_shares(scores, [codes[v.name] for v in variables], sizes)
-    limit = _limit(scores)
+    singles, _ = _with_own_shares(scores, [codes[v.name] for v in variables], sizes)
     place = {v.name: j for j, v in enumerate(variables)}
     matrix = np.zeros((0, 0), np.float32)
     if products.size:
         size = len(moments.features.features)
         matrix = np.zeros((size, size), np.float32)
         matrix[products.used[products.pairs[0]], products.used[products.pairs[1]]] = parts[1]
-    return Correction(
+    found = Correction(
         names=tuple(place),
         bins=tuple(bins[v.name] for v in variables),
         cliques=(
@@ -79,9 +79,12 @@ def correction_of(
         farthest=densities.limit,
         clip_norm=moments.clip_norm,
         matrix=matrix,
-        limit=limit,
-        kept=float(np.mean(np.exp(np.minimum(scores - limit, 0.0)))),
+        limit=0.0,
+        kept=1.0,
     )
+    scores = found.scores(pool.levels)
+    limit = _limit(scores)
+    return dataclasses.replace(found, limit=limit, kept=float(np.mean(np.exp(np.minimum(scores - limit, 0.0)))))
 
 
 def _with_own_shares(
@@ -120,13 +123,10 @@ def _features(
     moments: NoisyMoments, variables: Sequence[Variable], bins: Mapping[str, Bins], farthest: float
 ) -> tuple[NDArray[np.float32], ...]:
     """Of every column, its features in every cell of scores, or in every bin of a category."""
-    from scipy.special import ndtr
-
-    middles = ndtr(((np.arange(CELLS) + 0.5) / CELLS * 2.0 - 1.0) * farthest)
-    levels = {}
+    middles, levels = middles_of_cells(farthest), {}
     for v in variables:
         edges = bins[v.name].edges
-        levels[v.name] = np.append(middles if v.number else (edges[:-1] + edges[1:]) / 2, np.nan)
+        levels[v.name] = middles if v.number else np.append((edges[:-1] + edges[1:]) / 2, np.nan)
     owners, found = moments.features.owners, []
     for j, v in enumerate(variables):
         own = [moments.features.of_level(i, levels[v.name]) for i in np.flatnonzero(owners == j).tolist()]

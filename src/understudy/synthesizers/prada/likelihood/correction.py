@@ -17,6 +17,7 @@ and Zhu (2001), "Whole-sentence exponential language models", for a sequential m
 import dataclasses
 import functools
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,29 @@ Whole = NDArray[np.int64]
 
 CELLS = 1024
 """Scores of a number are looked up in this many cells."""
+
+
+def middles_of_cells(farthest: float) -> Floats:
+    """The level in the middle of every cell of scores between ± this one; at last NaN, for missing values."""
+    from scipy.special import ndtr
+
+    return np.append(ndtr(((np.arange(CELLS) + 0.5) / CELLS * 2.0 - 1.0) * farthest), np.nan)
+
+
+class _ByCell(NamedTuple):
+    """The tables of a correction, for look-ups by cell.
+
+    Attributes:
+        bins: Of every column, the bin of each cell.
+        single: Of every column, the sum of its own tables at each cell; None if it has none.
+        pairs: The tables of two columns.
+        wider: Those of more.
+    """
+
+    bins: tuple[Whole, ...]
+    single: tuple[Single | None, ...]
+    pairs: tuple[tuple[tuple[int, int], Single], ...]
+    wider: tuple[tuple[tuple[int, ...], Single], ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,23 +96,39 @@ class Correction:
         Args:
             as_scores: Columns whose normal scores stand in the place of levels.
         """
-        codes = [self._bin(j, levels[name], name in as_scores) for j, name in enumerate(self.names)]
-        found = np.zeros(len(codes[0]))
-        for clique, table in zip(self.cliques, self.tables, strict=True):
-            place = codes[clique[0]]
-            for j in clique[1:].tolist():
-                place = place * self.bins[j].size + codes[j]
+        cells = [self._cell(j, levels[name], name in as_scores) for j, name in enumerate(self.names)]
+        found = np.zeros(len(cells[0]), np.float32)
+        for j, table in enumerate(self._by_cell.single):
+            if table is not None:
+                found += np.take(table, cells[j], mode="clip")
+        bins: dict[int, Whole] = {}
+        for (one, other), table in self._by_cell.pairs:
+            for j in (one, other):
+                if j not in bins:
+                    bins[j] = np.take(self._by_cell.bins[j], cells[j], mode="clip")
+            place = bins[one] * self.bins[other].size
+            place += bins[other]
+            found += np.take(table, place, mode="clip")
+        for clique, table in self._by_cell.wider:
+            place = self._by_cell.bins[clique[0]][cells[clique[0]]]
+            for j in clique[1:]:
+                place = place * self.bins[j].size + self._by_cell.bins[j][cells[j]]
             found += table[place]
         if self.matrix.size:
-            parts = [
-                self.features[j][:, self._cell(levels[name], name in as_scores) if self.numbers[j] else codes[j]]
-                for j, name in enumerate(self.names)
-            ]
-            x = np.concatenate(parts)
-            norms = np.sqrt(np.einsum("fr,fr->r", x, x))
-            shrink = np.minimum(1.0, self.clip_norm / np.maximum(norms, 1e-12)) ** 2
-            found += shrink * np.einsum("fr,fr->r", x, self.matrix @ x)
-        return found
+            found += self._products(cells)
+        return found.astype(np.float64)
+
+    def _products(self, cells: Sequence[Whole]) -> Single:
+        """φᵀ matrix φ of rows, with φ clipped."""
+        x = np.empty((len(self.matrix), len(cells[0])), np.float32)
+        at = 0
+        for table, cell in zip(self.features, cells, strict=True):
+            for own in table:
+                np.take(own, cell, out=x[at], mode="clip")
+                at += 1
+        squares = np.einsum("fr,fr->r", x, x)
+        shrink = np.minimum(np.float32(1.0), np.float32(self.clip_norm**2) / np.maximum(squares, np.float32(1e-24)))
+        return shrink * np.einsum("fr,fr->r", x, self.matrix @ x)
 
     def log_kept(self, levels: Levels, as_scores: Collection[str] = ()) -> Floats:
         """log a of every row."""
@@ -104,16 +144,37 @@ class Correction:
         return draw.random(len(log_kept)) < np.exp(log_kept)
 
     @functools.cached_property
-    def _score_edges(self) -> tuple[Floats, ...]:
-        return tuple(normal_score(each.edges) for each in self.bins)
+    def _by_cell(self) -> "_ByCell":
+        """The tables, as they are looked up."""
+        bins = tuple(self._bins_of_cells(j) for j in range(len(self.names)))
+        single: list[Single | None] = [None] * len(bins)
+        pairs, wider = list[tuple[tuple[int, int], Single]](), list[tuple[tuple[int, ...], Single]]()
+        for clique, table in zip((tuple(each.tolist()) for each in self.cliques), self.tables, strict=True):
+            light = table.astype(np.float32)
+            if len(clique) == 1:
+                own, so_far = light[bins[clique[0]]], single[clique[0]]
+                single[clique[0]] = own if so_far is None else so_far + own
+            elif len(clique) == 2:
+                pairs.append(((clique[0], clique[1]), light))
+            else:
+                wider.append((clique, light))
+        return _ByCell(bins, tuple(single), tuple(pairs), tuple(wider))
 
-    def _bin(self, j: int, level: NDArray, as_score: bool) -> Whole:
-        return code_of(level, Bins(self._score_edges[j], self.bins[j].nullable) if as_score else self.bins[j])
+    def _bins_of_cells(self, j: int) -> Whole:
+        """The bin of every cell of a column."""
+        own = self.bins[j]
+        return code_of(middles_of_cells(self.farthest), own) if self.numbers[j] else np.arange(own.size)
 
-    def _cell(self, level: NDArray, as_score: bool) -> Whole:
-        score = level if as_score else normal_score(np.clip(level, 0.0, 1.0))
-        place = np.clip((score + self.farthest) * (CELLS / (2.0 * self.farthest)), 0.0, CELLS - 1.0)
-        return np.where(np.isnan(place), CELLS, place).astype(np.int64)
+    def _cell(self, j: int, level: NDArray, as_score: bool) -> Whole:
+        if not self.numbers[j]:
+            return code_of(level, self.bins[j])
+        score = level if as_score else normal_score(np.clip(level, 0.0, 1.0)).astype(np.float32)
+        place = (score + np.float32(self.farthest)) * np.float32(CELLS / (2.0 * self.farthest))
+        missing = np.isnan(place)
+        np.minimum(np.maximum(place, 0.0, out=place), CELLS - 1.0, out=place)
+        if missing.any():
+            place[missing] = CELLS
+        return place.astype(np.intp)
 
     # In a model file ------------------------------------------------------------------------------------------------
 

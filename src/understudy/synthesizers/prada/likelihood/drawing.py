@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from understudy.core.processors import in_threads, one_thread_each
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Levels
-from understudy.privacy.interpolation import Interpolation
 from understudy.privacy.normal_scores import normal_score
 from understudy.synthesizers.prada.likelihood import columns
 from understudy.synthesizers.prada.likelihood.columns import Column, Outputs
@@ -39,7 +38,7 @@ LEAST_EXPECTED = 0.05
 MOST_ROUNDS = 10
 """Rows are drawn at most so often until enough of them are kept; then as they are. Only a damaged file needs more."""
 CELLS = 512
-"""The map of a column's scores has a guide table of this many cells."""
+"""The map of a column's scores is linear in this many cells."""
 
 Floats = NDArray[np.float64]
 
@@ -168,16 +167,13 @@ class Densities:
 
         A score y comes from z = g⁻¹(y) through the map g of its column: log p(y) = log p(z) + log dz/dy.
         """
-        total, to = np.zeros(rows.count), quantiles()
+        total = np.zeros(rows.count)
         for j, variable in enumerate(self.variables):
             made, score = self.outputs(j, rows.inputs[self.columns[j].sources]), rows.own[j]
             if variable.number:
-                back = interpolate(score, to, self.knots[j])
-                slopes = np.diff(self.knots[j]) / np.diff(to)
-                piece = np.clip(np.searchsorted(to, score) - 1, 0, len(to) - 2)
-                slope = np.where((score < to[0]) | (score > to[-1]), 1.0, slopes[piece])
+                back, growth = self._maps[j].inverse(score)
                 regular = rows.states[j] == 0 if variable.states else True
-                total += np.where(regular, np.log(slope), 0.0)
+                total += np.where(regular, np.log(growth), 0.0)
                 score = back.astype(np.float32)
             total += columns.log_density(self.columns[j], made, score, rows.states[j])
         return total
@@ -233,18 +229,36 @@ def quantiles() -> NDArray[np.float32]:
 
 
 class NormalMap:
-    """The map that takes knots to normal quantiles: linear between them, of slope one beyond, within ±limit."""
+    """The map that takes knots to normal quantiles, of slope one beyond them, within ±limit.
+
+    It is linear in cells of equal width, which are found without a search; at their edges it is what lines between the
+    knots give.
+    """
 
     def __init__(self, knots: NDArray[np.float32], limit: float):
-        self._between, self._first, self._last = Interpolation(knots, quantiles(), CELLS), knots[0], knots[-1]
+        self._at = np.linspace(float(knots[0]), float(knots[-1]), CELLS + 1)
+        self._to = np.interp(self._at, knots.astype(np.float64), quantiles().astype(np.float64))
+        width = self._at[1] - self._at[0]
+        slopes = np.concatenate([[1.0], np.diff(self._to) / width, [1.0]])
+        constants = self._to[[0, *range(CELLS + 1)]] - slopes * self._at[[0, *range(CELLS + 1)]]
+        self._slopes, self._constants = slopes.astype(np.float32), constants.astype(np.float32)
+        self._scale, self._offset = np.float32(1.0 / width), np.float32(1.0 - self._at[0] / width)
         self._limit = np.float32(limit)
 
     def __call__(self, score: NDArray[np.float32]) -> NDArray[np.float32]:
-        found = self._between(score)
-        found += score - np.minimum(np.maximum(score, self._first), self._last)
+        cell = score * self._scale
+        cell += self._offset  # the first cell and the last one are what lies beyond the knots
+        np.minimum(np.maximum(cell, 0.0, out=cell), CELLS + 1.0, out=cell)
+        at = cell.astype(np.intp)
+        found = np.take(self._slopes, at, out=cell, mode="clip")
+        found *= score
+        found += np.take(self._constants, at, mode="clip")
         return np.minimum(np.maximum(found, -self._limit, out=found), self._limit, out=found)
 
-
-def interpolate(x: NDArray, at: NDArray, to: NDArray) -> NDArray:
-    """Linear between knots, of slope one beyond them."""
-    return np.interp(x, at, to) + np.minimum(x - at[0], 0.0) + np.maximum(x - at[-1], 0.0)
+    def inverse(self, score: NDArray) -> tuple[Floats, Floats]:
+        """What the map takes to these scores, and by how much it grows with them."""
+        low, high = self._to[0], self._to[-1]
+        found = np.interp(score, self._to, self._at) + np.minimum(score - low, 0.0) + np.maximum(score - high, 0.0)
+        cell = np.clip(np.searchsorted(self._to, score) - 1, 0, CELLS - 1)
+        growth = (np.diff(self._at) / np.diff(self._to))[cell]
+        return found, np.where((score < low) | (score > high), 1.0, growth)

@@ -6,6 +6,7 @@ public.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +17,20 @@ from understudy.encoding.encoder import Encoder, with_public_codes
 from understudy.privacy.batches import capacity_for
 from understudy.privacy.gradients import Job, train
 from understudy.privacy.gradients import Part as Network
+from understudy.privacy.ledger import FilterShare
 from understudy.privacy.normal_scores import normal_score
 from understudy.privacy.row_maps import Clip, RowMap
 from understudy.privacy.rows import PrivateRows
-from understudy.synthesizers.aim import AIM, MeasuredModel
+from understudy.synthesizers.aim import AIM, ROUNDS, MeasuredModel
 from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.prada.likelihood.columns import Column
+from understudy.synthesizers.prada.likelihood.contrast import Contrast
 from understudy.synthesizers.prada.likelihood.correcting import correction_of
 from understudy.synthesizers.prada.likelihood.correction import Correction
 from understudy.synthesizers.prada.likelihood.distillation import distil
 from understudy.synthesizers.prada.likelihood.drawing import Densities, quantiles
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
-from understudy.synthesizers.prada.likelihood.moments import NoisyMoments, measure_moments
+from understudy.synthesizers.prada.likelihood.moments import NoisyMoments, measure_moments, moments_part
 from understudy.synthesizers.prada.likelihood.parents import (
     candidate_parents,
     cut_inputs,
@@ -38,7 +41,7 @@ from understudy.synthesizers.prada.likelihood.parents import (
 from understudy.synthesizers.prada.likelihood.parts import Part, parts_of
 from understudy.synthesizers.prada.likelihood.pool import Pool, PublicRows, Whole, joined
 from understudy.synthesizers.prada.likelihood.reading import Reading, reading_of
-from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties
+from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties, steady_rate
 from understudy.synthesizers.prada.likelihood.settings import STEPS_PER_ROUND, LikelihoodSettings
 from understudy.synthesizers.prada.likelihood.start import Prediction, start_column
 from understudy.synthesizers.prada.likelihood.tilt import count_term, moment_term, tilt, total_gap
@@ -56,8 +59,8 @@ MOST_COPULA = 0.5
 """At most this share of the first pool is drawn from a normal copula."""
 NOTHING = "nothing"
 """A column of zeros is called this."""
-SECOND_RATE = 0.3
-"""The second distillation starts with this part of the first one's rate: it mends, and does not begin anew."""
+LEAST_CONTRAST = 256
+"""A contrast is the mean over at least this many public rows."""
 
 
 @one_thread_each()
@@ -72,6 +75,14 @@ def fit_densities(requests: Sequence[FitRequest]) -> list[FittedDensity]:
     return [each.finish(each.trained(next(states)) if each.takes_steps else each.columns) for each in started]
 
 
+class _Schedule(NamedTuple):
+    """The numbers of the steps of all parts."""
+
+    penalty: list[NDArray[np.float64]]  # λ of each earlier column, by column
+    batch: float  # rows of a batch, on average
+    rate: float  # of the first steps
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class _Started:
     """A fit that has measured and distilled, before its private steps.
@@ -83,6 +94,7 @@ class _Started:
         columns: The distilled densities.
         parts: The columns as they are trained.
         means: Of the inputs.
+        rows, weights: The public rows that the densities were distilled from.
     """
 
     request: FitRequest
@@ -93,6 +105,8 @@ class _Started:
     columns: list[Column]
     parts: list[Part]
     means: NDArray[np.float64]
+    rows: PublicRows
+    weights: NDArray[np.float64]
 
     @property
     def settings(self) -> LikelihoodSettings:
@@ -120,12 +134,13 @@ class _Started:
         """The private steps of all parts, from the distilled densities."""
         settings, encoder = self.settings, self.encoder
         rate = drawn_rate(settings.batch_size, encoder.schema, encoder.rows)
-        numbers, clip_norms = self._hyperparameters(rate), self._clip_norms()
+        schedule, clip_norms = self._schedule(rate), self._clip_norms()
         networks = []
         for part in self.parts:
             loop = density_loop(part.shape, min(STEPS_PER_ROUND, settings.steps))
-            state = State(part.pack(self.columns, self.variables), self._for_part(part, numbers))
             norms = clip_norms[list(part.members)]
+            contrast = self._contrast(part, norms, rate, self.key.child(f"contrast {len(networks)}"))
+            state = State(part.pack(self.columns, self.variables), self._for_part(part, schedule), contrast)
             networks.append(Network(loop=loop, state=state, columns=self._read_by(part), clip_norm=norms))
         return Job(
             rows=self._locked(),
@@ -134,6 +149,20 @@ class _Started:
             parts=networks,
             capacity=capacity_for(encoder.rows),
             rate=rate,
+        )
+
+    def _contrast(self, part: Part, norms: NDArray[np.float64], rate: float, key: Key) -> Contrast:
+        """What the slopes of a part are contrasted with: as many public rows as a batch has, with the weights of the
+        tilt.
+        """
+        features = part.rows(self.rows)[:, : part.shape.features + 1]
+        return Contrast(
+            shape=part.shape,
+            features=np.ascontiguousarray(features),
+            levels=np.cumsum(self.weights) / np.sum(self.weights),
+            norms=norms.astype(np.float32),
+            batch=max(LEAST_CONTRAST, round(rate * self.encoder.rows)),
+            draw=key.numpy(),
         )
 
     def _locked(self) -> PrivateRows:
@@ -167,9 +196,10 @@ class _Started:
         weights = self._column_weights()
         return self.settings.clip_norm * weights / np.sqrt(np.sum(weights**2))
 
-    def _hyperparameters(self, rate: float) -> tuple[list[NDArray[np.float64]], float]:
+    def _schedule(self, sampling_rate: float) -> "_Schedule":
         settings, rows = self.settings, self.encoder.rows
         assert self.moments is not None  # there are steps
+        noise = noise_of_training(self.request.ledger, sampling_rate, rows)
         penalty = penalties(
             settings.penalty,
             self.columns,
@@ -177,21 +207,27 @@ class _Started:
             self.reading.owners,
             start_noise=self.moments.noise,
             rows=rows,
-            noise=noise_of_training(self.request.ledger, rate, rows),
+            noise=noise,
         )
-        return penalty, rate * max(rows, 1.0)
+        return _Schedule(penalty, sampling_rate * max(rows, 1.0), steady_rate(settings.rate, self.columns, noise))
 
-    def _for_part(self, part: Part, numbers: tuple[list[NDArray[np.float64]], float]) -> Hyperparameters:
+    def _for_part(self, part: Part, schedule: "_Schedule") -> Hyperparameters:
         """The numbers of one part's training; the inputs that a column reads of another are a group."""
-        (penalty, batch), shape, settings = numbers, part.shape, self.settings
+        shape, settings = part.shape, self.settings
         groups = np.full((shape.columns, shape.inputs), shape.inputs, np.int32)
         amounts = np.zeros((shape.columns, shape.inputs + 1), np.float32)
         for at, j in enumerate(part.members):
             whose, group = np.unique(self.reading.owners[self.columns[j].sources], return_inverse=True)
             groups[at, : len(group)] = group
-            amounts[at, : len(whose)] = penalty[j][whose]
-        plain = {"rate": settings.rate, "batch": batch, "steps": settings.steps, "average": settings.average}
-        return Hyperparameters(penalty=amounts, groups=groups, **plain)
+            amounts[at, : len(whose)] = schedule.penalty[j][whose]
+        return Hyperparameters(
+            rate=schedule.rate,
+            penalty=amounts,
+            groups=groups,
+            batch=schedule.batch,
+            steps=settings.steps,
+            average=settings.average,
+        )
 
     def _column_weights(self) -> NDArray[np.float64]:
         target = self.encoder.schema.target
@@ -208,22 +244,16 @@ class _Started:
     # What is public from here on ------------------------------------------------------------------------------------
 
     def finish(self, columns: Sequence[Column]) -> FittedDensity:
-        """Prunes, distils again towards what was measured, and calibrates."""
+        """Calibrates, finds the parents, and then the correction."""
+        self.request.ledger.phase("calibrate the densities, and find the parents")
         made, rows = self._calibrated(columns, "first")
         norms = self._influences(made, rows)
         pairs = prune_parents(norms, self.settings.threshold, self._column_weights())
-        if self.measured is not None and self.moments is not None:
-            levels = made.sample(self.settings.pool_rows, key=self.key.child("second pool"))
-            pool = Pool(levels, self.variables)
-            codes = pool.codes(self.measured.bins)
-            weights = _tilted(pool, codes, self.measured, self.moments, self.encoder)
-            cut = cut_inputs(columns, pairs, self.means, self.reading.owners)
-            steps, rate = self.settings.second_distillation_steps, SECOND_RATE * self.settings.distillation_rate
-            learned = _distil(cut, self.parts, pool.read(self.reading), weights, steps, rate, self.key.child("second"))
-            made, rows = self._calibrated(learned, "last")
-            norms = np.where(pairs, self._influences(made, rows), 0.0)
-        found = FittedDensity(densities=made, norms=norms.astype(np.float32), pairs=pairs)
-        return dataclasses.replace(found, correction=self._correction(made))
+        if self.settings.cut:
+            made, _ = self._calibrated(cut_inputs(columns, pairs, self.means, self.reading.owners), "last")
+        return FittedDensity(
+            densities=made, norms=norms.astype(np.float32), pairs=pairs, correction=self._correction(made)
+        )
 
     def _correction(self, made: Densities) -> Correction | None:
         if self.measured is None or self.moments is None:
@@ -232,6 +262,7 @@ class _Started:
         count, known = self.settings.correction_rows, self.measured
         if not count:
             return None
+        self.request.ledger.phase("learn which rows to keep")
         return correction_of(made, known.bins, known.measured, self.moments, rows=rows, pool_rows=count, key=key)
 
     def _calibrated(self, columns: Sequence[Column], name: str) -> tuple[Densities, PublicRows]:
@@ -260,8 +291,11 @@ def _start(request: FitRequest) -> _Started:
     variables = variables_of(encoder, order)
     if len(order) == 1:
         return _alone(request, variables)
-    measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"))
-    moments = measure_moments(request.rows, encoder, order, ledger=ledger, key=key)
+    units = request.rows.max_rows_per_unit
+    part = moments_part(encoder, order, FilterShare(ROUNDS, 1.0), ledger=ledger, rows_per_unit=units)
+    moments = measure_moments(request.rows, encoder, order, FilterShare(ROUNDS, part), ledger=ledger, key=key)
+    measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"), part=1.0 - part)
+    ledger.phase("draw rows of the graphical model, and weigh them by what was measured")
     pool = _first_pool(measured, moments, variables, encoder, settings.pool_rows, key.child("first pool"))
     codes = pool.codes(measured.bins)
     weights = _tilted(pool, codes, measured, moments, encoder)
@@ -316,6 +350,7 @@ def _distilled(
     columns = [column for column, _ in started]
     parts = parts_of(columns, reading.variables, components=settings.components)
     if measured is not None:
+        request.ledger.phase("learn the densities from these rows")
         steps, rate = settings.distillation_steps, settings.distillation_rate
         columns = _distil(columns, parts, rows, weights, steps, rate, request.key.child("first"))
     return _Started(
@@ -327,6 +362,8 @@ def _distilled(
         columns=columns,
         parts=parts,
         means=rows.inputs.astype(np.float64) @ (weights / weights.sum()),
+        rows=rows,
+        weights=weights,
     )
 
 
@@ -358,7 +395,7 @@ def _distil(
 ) -> list[Column]:
     """The columns, trained further on weighted public rows."""
     variables = rows.variables
-    given = [(part, part.pack(columns, variables), part.rows(rows.inputs, rows.own, rows.states)) for part in parts]
+    given = [(part, part.pack(columns, variables), part.rows(rows)) for part in parts]
     learned = distil(given, weights, steps=steps, rate=rate, draw=key.child("distil").numpy())
     found = list(columns)
     for part, made in zip(parts, learned, strict=True):

@@ -1,27 +1,29 @@
 """PrAda by likelihood: the sequential generator, one explicit density for each column, trained without a critic.
 
 Columns are generated one after the other, each from a mixture of normals (or from categories) about a linear prediction
-from its parents, bent by a small hidden layer. A fit has six parts:
+from its parents, bent by a small hidden layer. A fit has five parts:
 
-1. A graphical model of counted marginals (AIM), and one noisy matrix of second moments, of values as well as of ranks.
+1. One noisy matrix of second moments, of values as well as of ranks, and a graphical model of counted marginals (AIM).
+   They share a privacy filter, by a rule that follows from the noise.
 2. Rows drawn from the graphical model and from a normal copula with the measured moments, weighted so that they have
    the measured counts and moments (tilt.py). Everything from here to the private steps is post-processing.
 3. Distillation: the densities learn those rows, without noise. They know then what the measurements know.
-4. DP-SGD on the log-likelihood, in small steps: it adds what pairs of columns cannot say. A group lasso shrinks inputs
-   that are not needed, and inputs with hardly any influence are cut.
-5. Rows drawn from the densities, weighted so that they have the measured counts and moments again, are distilled once
-   more: what the noise of the steps has spoilt of them comes back. The margins are calibrated.
-6. A correction: what of the measured counts and moments the densities still have wrong says which of the rows that they
+4. DP-SGD on the log-likelihood, in few steps: it adds what pairs of columns cannot say. The bias that clipping brings
+   is taken out by a contrast with rows that the densities draw themselves (contrast.py). A group lasso shrinks inputs
+   that are not needed. The margins are calibrated, and inputs that matter are called parents.
+5. A correction: what of the measured counts and moments the densities still have wrong says which of the rows that they
    draw are kept (correction.py). It is part of the model, and of its density.
 
 Sources: the PrAda-GAN paper for the sequential generator, the penalty and the parents; McKenna et al. (2022),
 arXiv:2201.12677, for the marginals; Bishop (1994), "Mixture density networks"; Abadi et al. (2016), arXiv:1607.00133;
-Dwork et al. (2014), "Analyze Gauss", for noisy second moments.
+Dwork et al. (2014), "Analyze Gauss", for noisy second moments; Hansen (1982) for matching means of clipped slopes.
 
 Departures from the paper:
 - Likelihood instead of a critic. A sequential generator has explicit conditional densities, so nothing adversarial is
   needed: one noisy gradient a step, and no second player (docs/design-notes.md has the comparison).
 - The training starts from a distilled graphical model, not from random weights.
+- Clipped slopes are contrasted with those of drawn rows. Without that, steps take away what the start knows of rare
+  values (docs/design-notes.md).
 - The likelihood of the schema's target counts more than that of other columns (`emphasis`).
 - A column reads at most `most_parents` earlier ones, chosen from the graphical model; the penalty prunes from there.
 - The penalty is applied by proximal steps in Adam's metric, which give exact zeros.
@@ -54,19 +56,16 @@ class Prada(LikelihoodSettings):
     name: ClassVar[str] = "prada"
 
     def plan(self, schema: Schema) -> list[PlannedMechanism]:
-        """One privacy filter for the graphical model, second moments, and the steps; nothing for a single column."""
+        """One privacy filter for the graphical model and the second moments, and the steps; nothing for one column."""
         require_all_columns(self.order, schema)
         if len(schema) == 1:
             return []
-        planned = [
-            PlannedMechanism(name=aim.ROUNDS, mechanism="privacy filter", share=self.graph_share),
-            PlannedMechanism(name="moments", mechanism="discrete gaussian", share=self.moments_share),
-        ]
+        planned = [PlannedMechanism(name=aim.ROUNDS, mechanism="privacy filter", share=self.measured_share)]
         if self.steps:
             steps = PlannedMechanism(
                 name="gradients",
                 mechanism="sampled gaussian",
-                share=1.0 - self.encoding_share - self.graph_share - self.moments_share,
+                share=1.0 - self.encoding_share - self.measured_share,
                 times=self.steps,
                 sampling_rate=sampling_rate(self.batch_size, schema),
                 noise_multiplier=self.noise_multiplier,

@@ -22,7 +22,7 @@ from understudy.core.stratified import stratified_levels
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.encoding.features import Feature, category_count, feature_rows
 from understudy.encoding.scores import value_weighting
-from understudy.privacy.ledger import Ledger
+from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.moments import noisy_second_moments
 from understudy.privacy.normal_scores import ValueWeighting, normal_score
 from understudy.privacy.rows import PrivateRows
@@ -30,14 +30,19 @@ from understudy.synthesizers.moments import nearest_correlation, squared_clip_no
 
 Floats = NDArray[np.float64]
 
-MOMENTS = "moments"
-"""The planned mechanism is called this."""
+WANTED_NOISE = 0.006
+"""The second moments get as much of the budget as makes the noise of one correlation this, ..."""
+PARTS = (0.2, 0.5)
+"""... within these parts of what they and the graphical model have together."""
 MOST_CATEGORIES = 16
 """So many of the most common values of a categorical column have moments; the rest of them have none."""
 CLIP_RANGE = (1.0, 3.0)
 """For their moments rows are clipped to a squared norm between these multiples of its expectation."""
-NOISE_TARGET = 0.04
+NOISE_TARGET = 0.01
 """Rows are clipped as loosely as keeps the noise of a second moment at this deviation."""
+SCALE_OF_CATEGORIES = 0.5
+"""Categories have this weight beside numbers. Rows are clipped to less then, so that products of numbers have less
+noise; products of categories have more, but pairs of categories are counted besides."""
 LEAST_LOADING = 0.3
 """A value-weighted score is taken to have at least this much of the normal score in it."""
 SMALLEST = 1e-3
@@ -51,6 +56,9 @@ LEAST_PROBABILITY = 0.02
 @dataclasses.dataclass(frozen=True, eq=False)
 class MomentFeatures:
     """What second moments are taken of, column by column in generation order.
+
+    A category is taken about its share, and at a smaller scale than a number: a common one hardly adds to the norm of
+    a row then.
 
     Attributes:
         features: Scores, most common values, and whether a value is missing.
@@ -90,6 +98,15 @@ class MomentFeatures:
     def variances(self) -> Floats:
         return np.array([self._variance(f) for f in self.features])
 
+    @functools.cached_property
+    def scales(self) -> Floats:
+        return np.array([1.0 if f.category is None else SCALE_OF_CATEGORIES for f in self.features])
+
+    @property
+    def expected_square(self) -> float:
+        """The expected squared norm of a row."""
+        return float(np.sum(self.variances * self.scales**2))
+
     def _share(self, feature: Feature) -> float:
         assert feature.category is not None
         return float(category_shares(self.encoder, feature.column)[feature.category])
@@ -105,6 +122,10 @@ class MomentFeatures:
 
     def of_level(self, number: int, level: Floats) -> NDArray[np.float32]:
         """One of the features, of public levels of its column."""
+        return ((self._raw(number, level) - self.means[number]) * self.scales[number]).astype(np.float32)
+
+    def _raw(self, number: int, level: Floats) -> NDArray:
+        """A feature of public levels before it is centred and scaled."""
         feature = self.features[number]
         known, edge, missing = self.encoder.columns[feature.column], self.encoder.outermost_level, np.isnan(level)
         if feature.category is None:
@@ -112,11 +133,11 @@ class MomentFeatures:
             score, weighting = normal_score(level), self.weightings.get(feature.column)
             if weighting is not None:
                 score = weighting.score(known.distribution.quantile(level), score)
-            return np.where(missing, 0.0, score).astype(np.float32)
+            return np.where(missing, 0.0, score)
         if known.labels is None or feature.category == len(known.labels):
-            return missing.astype(np.float32)
+            return missing
         low, high = known.distribution.cdf[feature.category], known.distribution.cdf[feature.category + 1]
-        return ((level >= low) & (level < high)).astype(np.float32)
+        return (level >= low) & (level < high)
 
 
 def category_shares(encoder: Encoder, name: str) -> Floats:
@@ -146,9 +167,9 @@ class NoisyMoments:
     def correlations(self) -> Floats:
         """The correlations of normal scores and categories that a normal copula with these moments has.
 
-        The measured diagonal undoes what clipping took from each feature, and the known means are subtracted. A score
-        that follows values is a = loading · Z + something that a copula cannot see, so its products are divided by the
-        loading. What comes out becomes the nearest correlation matrix.
+        The measured diagonal undoes what clipping took from each feature. A score that follows values is
+        a = loading · Z + something that a copula cannot see, so its products are divided by the loading. What comes out
+        becomes the nearest correlation matrix.
         """
         f = self.features
         loadings = np.array(
@@ -159,9 +180,9 @@ class NoisyMoments:
                 for each in f.features
             ]
         )
-        kept = np.sqrt(np.clip(np.diag(self.means) / (f.variances + f.means**2), 0.3, 1.2))
-        covariance = self.means / np.outer(kept, kept) - np.outer(f.means, f.means)
-        spread = np.sqrt(f.variances) * loadings
+        variances = f.variances * f.scales**2
+        kept = np.sqrt(np.clip(np.diag(self.means) / variances, 0.3, 1.2))
+        covariance, spread = self.means / np.outer(kept, kept), np.sqrt(variances) * loadings
         smallest = min(max(SMALLEST, SMALLEST_OF_NOISE * 2 * self.noise * math.sqrt(len(f.features))), 0.9)
         matrix = np.clip(covariance / np.outer(spread, spread), -0.99, 0.99)
         return nearest_correlation(matrix, smallest=smallest, rounds=50, tolerance=None)
@@ -216,19 +237,33 @@ class NoisyMoments:
         return np.maximum(means[:, None] + deviations[:, None] * predicted, LEAST_PROBABILITY * means[:, None])
 
 
+def moments_part(
+    encoder: Encoder, order: Sequence[str], planned: FilterShare, *, ledger: Ledger, rows_per_unit: int
+) -> float:
+    """The part of a privacy filter for the second moments: as much as makes the noise of a correlation `WANTED_NOISE`.
+
+    It lies within `PARTS`: a graphical model needs the rest, and correlations are worth a little even if noise hardly
+    spoils them. Everything it follows from is public.
+    """
+    noise = ledger.noise(planned, "discrete gaussian") * rows_per_unit
+    whole = noise * MomentFeatures.of(encoder, order).expected_square / math.sqrt(2) / max(encoder.rows, 1.0)
+    return float(np.clip((whole / WANTED_NOISE) ** 2, *PARTS))
+
+
 def measure_moments(
-    rows: PrivateRows, encoder: Encoder, order: Sequence[str], *, ledger: Ledger, key: Key
+    rows: PrivateRows, encoder: Encoder, order: Sequence[str], planned: FilterShare, *, ledger: Ledger, key: Key
 ) -> NoisyMoments:
     """Releases the second moments of value-weighted features.
 
     Privacy:
-        One release of `noisy_second_moments`. Rows are clipped to a norm that follows from the noise.
+        One release of `noisy_second_moments`, under a share of a privacy filter. Rows are clipped to a norm that
+        follows from the noise.
     """
     f = MomentFeatures.of(encoder, order)
     locked = feature_rows(rows, encoder, f.features, key=key, weightings=f.weightings)
-    noise, total = ledger.noise(MOMENTS) * rows.max_rows_per_unit, max(encoder.rows, 1.0)
+    noise, total = ledger.noise(planned, "discrete gaussian") * rows.max_rows_per_unit, max(encoder.rows, 1.0)
     clip_squared = squared_clip_norm(
-        float(np.sum(f.variances + f.means**2)),
+        f.expected_square,
         noise=noise,
         rows=total,
         noise_target=NOISE_TARGET,
@@ -240,9 +275,11 @@ def measure_moments(
         [feature.name for feature in f.features],
         clip_norm=math.sqrt(clip_squared),
         what="second moments of the features",
-        planned=MOMENTS,
+        planned=planned,
         ledger=ledger,
         key=key.child("moments"),
+        centres=f.means,
+        scales=f.scales,
     )
     return NoisyMoments(
         features=f,

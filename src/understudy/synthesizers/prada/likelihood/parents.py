@@ -16,8 +16,10 @@ from understudy.synthesizers.prada.likelihood.drawing import Densities
 from understudy.synthesizers.prada.likelihood.pool import PublicRows
 from understudy.synthesizers.prada.likelihood.reading import Reading
 
-FEW_NATS = 0.02
-"""Inputs that are cut may cost a column this much, however little it takes from all of them."""
+FEW_NATS = 0.01
+"""Inputs that are no parents may be worth this much to a column, however little it takes from all of them."""
+RIDGE = 1e-3
+"""Added to the variances of inputs before one is predicted from the others."""
 MOST_CODES = 4096
 """Mutual information is found from at most this many bins in all; columns of many bins are coarsened before it."""
 
@@ -87,8 +89,10 @@ def sources_of(pairs: Pairs, reading: Reading) -> list[Whole]:
 def influences(densities: Densities, rows: PublicRows, draw: np.random.Generator) -> NDArray[np.float64]:
     """How much every column takes from each earlier one, √(nats lost when that one is drawn anew): (columns, columns).
 
-    E[log p(x_j | x_k, others) - log p(x_j | x_k', others)] with x_k' another row's: what the density of j makes of k,
-    through all its layers. For x_j ~ N(w x_k, s²) it is (w / s)², so that the root is in deviations of what is left.
+    E[log p(x_j | x_k, others) - log p(x_j | x_k', others)], where x_k' has what the other inputs of column j linearly
+    tell of k, and the rest of another row's: what the density of j makes of k, through all its layers, and could not
+    have from the others. For x_j ~ N(w x_k, s²) without other inputs it is (w / s)², so that the root is in deviations
+    of what is left.
 
     Args:
         rows: Generated rows to measure on.
@@ -100,10 +104,13 @@ def influences(densities: Densities, rows: PublicRows, draw: np.random.Generator
         found, sources = np.zeros(d), densities.columns[j].sources
         read = rows.inputs[sources]
         before = float(densities.log_density(j, rows, read).mean())
+        among = np.cov(read, bias=True).reshape(len(read), len(read)) + RIDGE * np.eye(len(read))
         for k in np.unique(owners[sources]):
-            own = owners[sources] == k
+            own, others = np.flatnonzero(owners[sources] == k), np.flatnonzero(owners[sources] != k)
+            slopes = np.linalg.solve(among[np.ix_(others, others)], among[np.ix_(others, own)])
+            told = (slopes.T @ read[others]).astype(np.float32) if len(others) else np.float32(0.0)
             given = read.copy()
-            given[own] = read[own][:, order]
+            given[own] = told + (read[own] - told)[:, order]
             found[k] = before - float(densities.log_density(j, rows, given).mean())
         return found
 
@@ -112,11 +119,11 @@ def influences(densities: Densities, rows: PublicRows, draw: np.random.Generator
 
 
 def prune_parents(influences: NDArray, share: float, weights: NDArray | float = 1.0) -> Pairs:
-    """Which pairs stay: of every column, all but the weakest inputs that hold a `share` of its nats between them.
+    """Which pairs are parents: of every column, all but the weakest inputs that hold a `share` of its nats together.
 
-    What a column takes from its inputs is Σ influence², in nats. The weakest are cut one after the other, as long as
-    all that are cut held no more than the share of it, or `FEW_NATS`; of a column whose nats count w times, the w-th
-    part of that. With a share of 0 every input stays.
+    What a column takes from its inputs is Σ influence², in nats. The weakest are left out one after the other, as long
+    as all that are held no more than the share of it, or `FEW_NATS`; of a column whose nats count w times, the w-th
+    part of that. With a share of 0 every input is a parent.
     """
     nats = np.asarray(influences, np.float64) ** 2
     order = np.argsort(nats, axis=1, kind="stable")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from understudy.privacy.densities import Shape, Weights
 from understudy.synthesizers.prada.likelihood.columns import Column
+from understudy.synthesizers.prada.likelihood.pool import PublicRows
 from understudy.synthesizers.prada.likelihood.variables import Variable
 
 MOST_COLUMNS = 4
@@ -75,10 +76,10 @@ class Part:
             )
         return found
 
-    def rows(self, inputs: NDArray, own: NDArray, states: NDArray) -> NDArray[np.float32]:
+    def rows(self, rows: PublicRows) -> NDArray[np.float32]:
         """What a training reads of public rows: features, a one, own scores and states, side by side, row by row."""
-        members, one = list(self.members), np.ones((1, inputs.shape[1]), np.float32)
-        read = np.concatenate([inputs[self.features], one, own[members], states[members]])
+        members, one = list(self.members), np.ones((1, rows.count), np.float32)
+        read = np.concatenate([rows.inputs[self.features], one, rows.own[members], rows.states[members]])
         return np.ascontiguousarray(read.T, np.float32)
 
 

@@ -17,6 +17,8 @@ GRADIENTS = "gradients"
 """The planned steps are called this."""
 DECAYS = (0.9, 0.999)
 """Adam's running means of the gradient and of its square decay by these factors."""
+STEADY = 0.3
+"""Rates fall where the noise in the gradient of a column is more than this part of what it is clipped to."""
 MOST_PENALTY = 40.0
 """The group lasso is at most this multiple of the penalty that is set, however little noise there is."""
 
@@ -33,6 +35,19 @@ def noise_of_training(ledger: Ledger, rate: float, rows: float) -> float:
     planned, sigma = ledger.planned(GRADIENTS), ledger.noise(GRADIENTS)
     mu = rate * math.sqrt(planned.times * math.expm1(min(1 / sigma**2, 500.0)))
     return 1.0 / (min(mu, 1e6) * max(rows, 1.0))
+
+
+def steady_rate(rate: float, columns: Sequence[Column], noise: float) -> float:
+    """The rate of the first steps: what is set or, under much noise, less, so that steps do not lead into the noise.
+
+    The gradient of a column is clipped to 1 / √d of the clipping norm, for d columns. Where the noise that a whole
+    training leaves in it, over all its weights, is more than `STEADY` of that, the rate falls in proportion.
+
+    Args:
+        noise: As of `noise_of_training`.
+    """
+    weights = sum(own.first.size + own.second.size for own in columns)  # of d columns, as √d · √(weights / d)
+    return rate * min(1.0, STEADY / max(noise * math.sqrt(weights), 1e-12))
 
 
 def penalties(

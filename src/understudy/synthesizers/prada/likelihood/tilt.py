@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.minimisation import minimise
 from understudy.core.processors import in_threads
 from understudy.encoding.encoder import Levels
 from understudy.graphical.marginals import Measured
@@ -38,8 +39,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-ITERATIONS = 60
-"""L-BFGS makes at most this many steps."""
+ITERATIONS = 20
+"""L-BFGS makes at most this many steps on all rows."""
+FIRST_EVERY, FIRST_ITERATIONS = 8, 60
+"""A first θ is found from every eighth row, in at most so many steps, ..."""
+LEAST_FIRST = 2000
+"""... if there are so many of them."""
 TOLERANCE = 1e-6
 """It ends when a step gains less than this part of the objective: nearer is within the noise anyway."""
 LIGHTEST = 1e-9
@@ -63,13 +68,18 @@ EXCESS_OF_SINGLE = 1e-4
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class CountTerm:
-    """Measured marginals: which cells every row of the pool is in, the measured shares, and λ of each cell."""
+    """Measured marginals: which cells every row of the pool is in, the measured shares, and λ of each cell.
+
+    Attributes:
+        variances: About those of the cells, in the pool.
+    """
 
     cliques: tuple[tuple[str, ...], ...]
     sizes: tuple[int, ...]  # their cells
     cells: "sparse.csr_array"  # (rows, cells): 1 where a row is in a cell
     targets: Floats
     penalty: Floats
+    variances: Floats
 
     @property
     def size(self) -> int:
@@ -102,6 +112,7 @@ class MomentTerm:
     pairs: tuple[NDArray[np.int64], NDArray[np.int64]]
     targets: Floats
     penalty: Floats
+    variances: Floats  # about those of the products, in the pool
 
     @property
     def size(self) -> int:
@@ -141,7 +152,7 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
     """
     from scipy import sparse
 
-    cliques, places, shares, penalty, size = [], [], [], [], 0
+    cliques, places, shares, penalty, variances, size = [], [], [], [], [], 0
     pool = len(next(iter(codes.values())))
     for each in measured:
         code = np.ravel_multi_index([codes[name] for name in each.clique], each.counts.shape)
@@ -155,6 +166,7 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
             places.append(code + size)
             shares.append(share)
             penalty.append((noise**2 + made / pool) / excess)
+            variances.append(made)
             size += len(share)
     index = np.stack(places, axis=1).ravel() if places else np.zeros(0, np.int64)
     starts = np.arange(pool + 1) * len(places)
@@ -165,6 +177,7 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
         cells=cells,
         targets=np.concatenate([np.zeros(0), *shares]),
         penalty=np.concatenate([np.zeros(0), *penalty]),
+        variances=np.concatenate([np.zeros(0), *variances]),
     )
 
 
@@ -175,31 +188,68 @@ def moment_term(levels: Levels, moments: NoisyMoments) -> MomentTerm:
     gap is larger than the largest of so many that are nothing but noise.
     """
     x = moments.clipped(moments.features.of_levels(levels))
-    (one, other), gaps = _product_gaps(x, moments)
-    noise = math.sqrt(moments.noise**2 + 1.0 / x.shape[1])
-    excess = omegas(gaps, noise)
-    kept, means = excess > 0.0, moments.means[one, other]
-    used, place = np.unique(np.concatenate([one[kept], other[kept]]), return_inverse=True)
-    pairs = place[: kept.sum()], place[kept.sum() :]
-    return MomentTerm(used=used, rows=x[used], pairs=pairs, targets=means[kept], penalty=noise**2 / excess[kept])
+    products = product_gaps(x, moments)
+    ratios = products.signals()
+    kept = ratios > 0.0
+    one, other = (each[kept] for each in products.pairs)
+    used, place = np.unique(np.concatenate([one, other]), return_inverse=True)
+    pairs = place[: len(one)], place[len(one) :]
+    return MomentTerm(
+        used=used,
+        rows=x[used],
+        pairs=pairs,
+        targets=moments.means[one, other],
+        penalty=1 / ratios[kept],
+        variances=products.variances[kept],
+    )
 
 
-def _product_gaps(x: NDArray[np.float32], moments: NoisyMoments) -> tuple[tuple[Codes, Codes], Floats]:
-    """Pairs of features of two columns, and the measured means of their products minus those of public rows."""
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ProductGaps:
+    """How far measured means of products of two features are from those of public rows.
+
+    Attributes:
+        pairs: Features of two columns.
+        z: Measured minus public means, in deviations of what is noise in them, the chance in the public rows included.
+        variances: About those of the products.
+        numbers: Which are products of two numbers.
+    """
+
+    pairs: tuple[Codes, Codes]
+    z: Floats
+    variances: Floats
+    numbers: NDArray[np.bool_]
+
+    def signals(self) -> Floats:
+        """ω of each gap, its variance beyond that of its noise, in units of that; 0 where noise explains it.
+
+        One that is larger than the largest of so many that are nothing but noise has its own. Products of two numbers
+        have a common one besides, as large as what their gaps have beyond noise between them. Those of categories are
+        too many for that, and most of them say nothing.
+        """
+        count, excess = max(len(self.z), 2), self.z**2 - 1.0
+        ours = excess[self.numbers]
+        typical = float(ours.mean()) if len(ours) else 0.0
+        typical = typical if typical > CLEARLY * math.sqrt(2.0 / max(len(ours), 2)) else 0.0
+        common = np.where(self.numbers, typical, 0.0)
+        return np.where(np.abs(self.z) > math.sqrt(2.0 * math.log(count)), np.maximum(excess, common), common)
+
+
+def product_gaps(x: NDArray[np.float32], moments: NoisyMoments) -> ProductGaps:
+    """The gaps of all products of features of two columns, for clipped features of public rows: (features, rows)."""
     owners = moments.features.owners
     one, other = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
-    pairs = one, other
-    return pairs, moments.means[pairs] - (x @ x.T / x.shape[1])[pairs].astype(np.float64)
-
-
-def omegas(gaps: Floats, noise: float) -> Floats:
-    """The variance ω of each gap beyond that of its noise; 0 where noise explains it."""
-    count = max(len(gaps), 2)
-    excess = gaps**2 - noise**2
-    typical = float(excess.mean()) if len(gaps) else 0.0
-    typical = typical if typical > CLEARLY * math.sqrt(2.0 / count) * noise**2 else 0.0
-    by_itself = np.abs(gaps) > math.sqrt(2.0 * math.log(count)) * noise
-    return np.where(by_itself, np.maximum(excess, typical), typical)
+    products = (x @ x.T / x.shape[1]).astype(np.float64)
+    squares = np.maximum(np.diag(products), 1e-9)
+    variances = squares[one] * squares[other]
+    noise = np.sqrt(moments.noise**2 + variances / x.shape[1])
+    is_number = np.array([feature.category is None for feature in moments.features.features])
+    return ProductGaps(
+        pairs=(one, other),
+        z=(moments.means[one, other] - products[one, other]) / noise,
+        variances=variances,
+        numbers=is_number[one] & is_number[other],
+    )
 
 
 def total_gap(
@@ -217,9 +267,8 @@ def total_gap(
         made = np.bincount(code, minlength=len(share)) / pool
         chance = len(share) * noise**2 + 1.0 / pool
         total.append(max(float(np.sum((share - made) ** 2)) - chance, 0.0) / chance)
-    _, gaps = _product_gaps(moments.clipped(moments.features.of_levels(levels)), moments)
-    chance = moments.noise**2 + 1.0 / pool
-    of_moments = max(float(np.mean(gaps**2)) - chance, 0.0) / chance if len(gaps) else 0.0
+    products = product_gaps(moments.clipped(moments.features.of_levels(levels)), moments)
+    of_moments = max(float(np.mean(products.z**2)) - 1.0, 0.0) if len(products.z) else 0.0
     return float(np.mean(total)) + of_moments if total else of_moments
 
 
@@ -230,37 +279,48 @@ def tilt(terms: Sequence[Term], rows: int) -> Floats:
 
 
 def solve(terms: Sequence[Term], rows: int) -> list[Floats]:
-    """θ of every term."""
-    from scipy.optimize import minimize
+    """θ of every term: first of a few of the rows, then, from there, of all.
 
+    The curvature along θ_k is about v_k + λ_k, so θ is found in units of its root.
+    """
     ends = np.cumsum([term.size for term in terms])[:-1]
-    start = np.zeros(sum(term.size for term in terms))
-    if not len(start):
-        return np.split(start, ends)
+    found = np.zeros(sum(term.size for term in terms))
+    if not len(found):
+        return np.split(found, ends)
+    unit = 1.0 / np.sqrt(np.concatenate([term.variances + term.penalty for term in terms]))
+    for every, iterations in ((FIRST_EVERY, FIRST_ITERATIONS), (1, ITERATIONS)):
+        if every == 1 or rows >= LEAST_FIRST * every:
+            objective = _Objective([term.part(slice(None, None, every)) for term in terms], -(-rows // every), unit)
+            found = minimise(objective, found, iterations=iterations, tolerance=TOLERANCE)
+    return np.split(found * unit, ends)
 
-    places = [slice(i * rows // BLOCKS, (i + 1) * rows // BLOCKS) for i in range(min(BLOCKS, rows))]
-    blocks = [[term.part(place) for term in terms] for place in places]
 
-    def objective(theta: Floats) -> tuple[float, Floats]:
-        parts = np.split(theta, ends)
-        log_weights = np.concatenate(in_threads(lambda block: _scores(block, parts), blocks, length=rows))
-        largest = log_weights.max()
-        weights = np.exp(log_weights - largest)
+class _Objective:
+    """What θ minimises, and its slope, with θ in some unit. Rows are added up in blocks."""
+
+    def __init__(self, terms: Sequence[Term], rows: int, unit: Floats):
+        self.terms, self.rows, self.unit = terms, rows, unit
+        self.ends = np.cumsum([term.size for term in terms])[:-1]
+        self.places = [slice(i * rows // BLOCKS, (i + 1) * rows // BLOCKS) for i in range(min(BLOCKS, rows))]
+        self.blocks = [[term.part(place) for term in terms] for place in self.places]
+
+    def __call__(self, theta: Floats) -> tuple[float, Floats]:
+        parts = np.split(theta * self.unit, self.ends)
+        scores = np.concatenate(in_threads(lambda block: _scores(block, parts), self.blocks, length=self.rows))
+        largest = scores.max()
+        weights = np.exp(scores - largest)
         total = weights.sum()
         weights /= total
 
         def sums(i: int) -> Floats:
-            return np.concatenate([term.sums(weights[places[i]]) for term in blocks[i]])
+            return np.concatenate([term.sums(weights[self.places[i]]) for term in self.blocks[i]])
 
-        value = largest + math.log(total / rows)
-        slopes = np.sum(in_threads(sums, range(len(blocks)), length=rows), axis=0)
-        for term, part in zip(terms, parts, strict=True):
+        value = largest + math.log(total / self.rows)
+        slopes = np.sum(in_threads(sums, range(len(self.blocks)), length=self.rows), axis=0)
+        for term, part in zip(self.terms, parts, strict=True):
             value += 0.5 * float(np.sum(term.penalty * part**2)) - term.dot(part)
-        wanted = [term.targets - term.penalty * part for term, part in zip(terms, parts, strict=True)]
-        return value, slopes - np.concatenate(wanted)
-
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS, "ftol": TOLERANCE})
-    return np.split(found.x, ends)
+        wanted = [term.targets - term.penalty * part for term, part in zip(self.terms, parts, strict=True)]
+        return value, (slopes - np.concatenate(wanted)) * self.unit
 
 
 def _softened(log_weights: Floats) -> Floats:

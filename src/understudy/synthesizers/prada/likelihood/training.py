@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.privacy.densities import DensityLoop, Floats, Shape, Weights
+from understudy.synthesizers.prada.likelihood.contrast import Contrast
 from understudy.synthesizers.prada.likelihood.schedule import DECAYS
 
 EPSILON = 1e-6
@@ -44,9 +45,11 @@ class State:
         weights: After the steps so far.
         mean: Both layers, averaged over the last share of the steps.
         done: Steps so far.
+        contrast: What is subtracted from the slopes; None for nothing.
     """
 
-    def __init__(self, weights: Weights, numbers: Hyperparameters):
+    def __init__(self, weights: Weights, numbers: Hyperparameters, contrast: Contrast | None = None):
+        self.contrast = contrast
         self.weights = weights._replace(first=weights.first.copy(), second=weights.second.copy())
         self.numbers, self.done = numbers, 0
         self.mean = [np.zeros_like(each) for each in self.weights[:2]]
@@ -76,7 +79,10 @@ def update(state: State, slopes: Sequence[Floats]) -> State:
     one, other = (1.0 - decay ** (state.done + 1) for decay in DECAYS)
     rate = numbers.rate * max(1.0 - state.done / numbers.steps, 0.0)
     # The noise is everywhere, also where an input reads nothing.
-    slopes = [slopes[0] * (state.used / np.float32(numbers.batch)), slopes[1] / np.float32(numbers.batch)]
+    slopes = [slopes[0] / np.float32(numbers.batch), slopes[1] / np.float32(numbers.batch)]
+    if state.contrast is not None:
+        slopes = [one - other for one, other in zip(slopes, state.contrast(state.weights, state.done), strict=True)]
+    slopes[0] = slopes[0] * state.used
     length = np.float32(rate * np.sqrt(other) / one)
     least = np.float32(EPSILON * np.sqrt(other))
     for weight, found, (mean, square) in zip(state.weights[:2], slopes, state.memory, strict=True):

@@ -10,6 +10,7 @@ The one rule: nothing here is private. A variable is a function of the encoder.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
@@ -71,7 +72,7 @@ class Variable:
     def states(self) -> int:
         return len(self.shares)
 
-    @property
+    @functools.cached_property
     def has_atoms(self) -> bool:
         return self.number and bool(np.isfinite(self.levels).any())
 
