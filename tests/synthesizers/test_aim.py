@@ -16,8 +16,9 @@ from understudy.graphical.markov import MarkovNet
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import Budget
 from understudy.privacy.rows import lock
-from understudy.synthesizers import aim
-from understudy.synthesizers.aim import AIM, ROUNDS, Candidates, noise_expected
+from understudy.synthesizers import aim, clique_candidates
+from understudy.synthesizers.aim import AIM, ROUNDS, noise_expected
+from understudy.synthesizers.clique_candidates import Candidates
 from understudy.synthesizers.planning import planned_mechanisms
 from understudy.tables.column import Column
 from understudy.tables.schema import Schema
@@ -135,8 +136,13 @@ def test_rounds_cost_more_and_more_and_never_exceed_their_share():
 
 
 def test_a_table_with_too_many_candidates_sees_samples_of_them(monkeypatch):
-    monkeypatch.setattr(aim, "MOST_CANDIDATES", 3)
-    model = understudy.fit(ring(1000), RING, "aim", epsilon=1.0, seed=0)
+    monkeypatch.setattr(clique_candidates, "MOST_CANDIDATES", 3)
+    seen, choose = [], aim.choose
+    monkeypatch.setattr(
+        aim, "choose", lambda coded, cliques, *a, **k: (seen.append(len(cliques)), choose(coded, cliques, *a, **k))[1]
+    )
+    model = understudy.fit(ring(1000), RING, AIM(degree=3), epsilon=1.0, seed=0)
+    assert seen and max(seen) <= 3
     assert model.sample(50, seed=0).height == 50 and model.receipt.not_released == 0
 
 

@@ -124,11 +124,11 @@ def seconds(columns=10, rows=20_000, method="prada", **settings):
     return expected_time.expected_seconds(schema, configured, planned, rows)
 
 
-def test_distillation_is_expected_before_and_after_the_private_steps():
+def test_distillation_is_expected_before_the_private_steps_and_the_correction_after_them():
     measuring, training, finishing = seconds()
     longer = seconds(distillation_steps=3000)
     assert longer[0] > measuring and longer[1:] == pytest.approx((training, finishing))
-    longer = seconds(second_distillation_steps=3000)
+    longer = seconds(correction_rows=10**6)
     assert longer[2] > finishing and longer[:2] == pytest.approx((measuring, training))
 
 

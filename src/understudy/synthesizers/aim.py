@@ -38,9 +38,8 @@ Departures:
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -52,7 +51,6 @@ from understudy.core.settings import Constraints, Number, Settings, Whole
 from understudy.encoding.bins import Bins, bin_rows
 from understudy.encoding.encoder import Encoder
 from understudy.graphical.estimation import ESTIMATING, estimate
-from understudy.graphical.junction_tree import megabytes, model_size
 from understudy.graphical.marginals import (
     Clique,
     Domain,
@@ -73,6 +71,7 @@ from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.pair_selection import MOST_KEPT_BINS, PairErrors, PairSelection
 from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
+from understudy.synthesizers.clique_candidates import Candidates
 from understudy.synthesizers.pair_candidates import OpenPairs, pair_sums, starts_of
 from understudy.tables.schema import Schema
 
@@ -81,8 +80,6 @@ Floats = NDArray[np.float64]
 
 # A number column has at most this many bins, however little noise there is: three such columns have 32768 cells.
 MOST_BINS = 32
-# Candidates wider than pairs are worked out one by one: a round looks at this many at most.
-MOST_CANDIDATES = 300
 # One model serves for one choice in this many columns.
 COLUMNS_PER_CHOICE = 16
 # A model of one megabyte has this many cells.
@@ -178,7 +175,7 @@ class AIM(Settings):
         """The graphical model, and the marginals that it was made from.
 
         Args:
-            part: Of the privacy filter, what its rounds may use.
+            part: Of the privacy filter, for all rounds.
 
         Privacy:
             Rows are read by `marginals.choose` and `marginals.measure`, under one privacy filter.
@@ -396,56 +393,3 @@ def noise_expected(estimate: Floats, sigma: float, weights: Floats | float = 1.0
     Each cell's error is weighted by `weights`, as in `marginals.choose`.
     """
     return float((weights * np.minimum(math.sqrt(2 / math.pi) * sigma, np.maximum(estimate, 0.0))).sum())
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidates:
-    """The marginals that may be counted: every one of the workload, and what lies below it.
-
-    Attributes:
-        domain: The columns.
-        weights: Of each clique r, Σ |r ∩ s| over the workload's s, over the largest: how much of it r bears on.
-    """
-
-    domain: Domain
-    weights: dict[Clique, float]
-
-    @classmethod
-    def of(cls, domain: Domain, degree: int) -> "Candidates":
-        """Cliques of up to `degree` columns. Each column is in equally many of the workload, so |r| is the weight."""
-        widest = min(degree, len(domain.names))
-        cliques = [clique for width in range(1, widest + 1) for clique in itertools.combinations(domain.names, width)]
-        return cls(domain, {clique: len(clique) / widest for clique in cliques})
-
-    def allowed(self, measured: list[Measured], max_mb: float, used: float, draw: np.random.Generator) -> list[Clique]:
-        """The cliques with which the model stays small enough; if there are very many, those of a random sample.
-
-        Args:
-            max_mb: The cap for cliques that join unconnected parts of the graph, as the edges of a tree do.
-            used: The part of the cap that others may fill by now: as much as is used of the budget.
-        """
-        cliques = list(self.weights)
-        if len(cliques) > MOST_CANDIDATES:
-            cliques = [cliques[i] for i in np.sort(draw.choice(len(cliques), MOST_CANDIDATES, replace=False))]
-        held = {self.domain.ordered(each.clique) for each in measured}
-        part = _connected_parts(self.domain, held)
-        now = model_size(self.domain, held)
-
-        def fits(clique: Clique) -> bool:
-            if clique in held:
-                return True
-            if len({part[name] for name in clique}) == len(clique):  # no new cliques but itself
-                return megabytes(now + self.domain.size(clique)) <= max_mb
-            return megabytes(model_size(self.domain, [*held, clique])) <= max_mb * used
-
-        return [clique for clique in cliques if fits(clique)] or [(self.domain.names[0],)]
-
-
-def _connected_parts(domain: Domain, cliques: Iterable[Clique]) -> dict[str, str]:
-    """For every column, a column that stands for its connected part of the cliques' graph."""
-    parts = {name: name for name in domain.names}
-    for clique in cliques:
-        joined = {parts[name] for name in clique}
-        if len(joined) > 1:
-            parts = {name: clique[0] if part in joined else part for name, part in parts.items()}
-    return parts

@@ -35,8 +35,11 @@ STEPS_BEFORE = {
 }
 """Steps that a method makes on what it has measured: a sum of products of settings and the number of columns."""
 
-STEPS_AFTER: dict[str, tuple[tuple[str, ...], ...]] = {}
+STEPS_AFTER = {"prada": (("correction_rows", "steps a row"),)}
 """The same, of steps that come after the private ones."""
+
+STEPS_A_ROW = 1 / 256
+"""A step reads so many rows, where a setting gives rows."""
 
 
 def expected_seconds(
@@ -111,9 +114,12 @@ def _size(column: Column) -> int:
 
 def _steps(schema: Schema, method: Method, table: Mapping[str, Sequence[Sequence[str]]]) -> float:
     return math.fsum(
-        math.prod(len(schema) if name == "columns" else getattr(method, name) for name in product)
-        for product in table.get(method.name, ())
+        math.prod(_factor(schema, method, name) for name in product) for product in table.get(method.name, ())
     )
+
+
+def _factor(schema: Schema, method: Method, name: str) -> float:
+    return {"columns": len(schema), "steps a row": STEPS_A_ROW}.get(name) or float(getattr(method, name))
 
 
 def _coefficients(method: Method) -> Mapping[str, Mapping[str, float]]:
