@@ -6,6 +6,7 @@ import pytest
 
 import understudy as us
 from conftest import MIXED, QUICK, mixed_table
+from understudy.privacy.interpolation import MANY
 from understudy.privacy.ledger_file import LedgerFile
 from understudy.synthesizers import METHODS
 from understudy.tables.column import Column
@@ -89,6 +90,12 @@ def test_units_that_are_scattered_over_files_are_bounded_as_in_one(tmp_path):
 @pytest.mark.parametrize("method", ["aim", "prada", "dpgan"])
 def test_units_are_counted_and_trained_on_as_in_one(method, tmp_path):
     assert_any_cut_gives_the_same_bytes(visits(), VISITS, method, [1, 9], tmp_path)
+
+
+@pytest.mark.parametrize("method", ["copula", *(pytest.param(m, marks=pytest.mark.slow) for m in ("aim", "prada"))])
+def test_so_many_rows_that_they_are_looked_up_give_the_bytes_of_few(method, tmp_path):
+    """Large partitions go through guide tables and tables of whole numbers, small ones through binary searches."""
+    assert_any_cut_gives_the_same_bytes(mixed_table(2 * MANY + 5), MIXED, method, [1, 7, 64], tmp_path)
 
 
 def test_a_file_that_is_damaged_is_named_before_anything_is_charged(tmp_path):

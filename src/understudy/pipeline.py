@@ -115,9 +115,8 @@ def fit(
     """
     facts = Schema.of(schema)
     if isinstance(facts, DatabaseSchema) or has_unit_columns(facts):
-        if checkpoint is not None:
-            raise SchemaError("checkpoint: a fit of a database cannot go on from one yet. Leave it out.")
         every: dict[str, Any] = {"seed": seed, "progress": progress, "ledger": ledger, "strict": strict}
+        every["checkpoint"] = checkpoint
         made: Any = databases.fit(table, facts, resolve(method), Budget(epsilon=epsilon, delta=delta), **every)
         return made
     options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}
@@ -167,7 +166,7 @@ def fit_many(
     summing, entered = engines.resolve(engine, address), list[str]()
     with contextlib.ExitStack() as stack:
         fits, started = _with_checkpoint(schema, fits, checkpoint, stack)
-        new = [each for each in fits if not checkpoints.is_charged(each.ledger.checkpoint, book)]
+        new = [each for each in fits if not checkpoints.is_charged(each.ledger.checkpoint, book, schema.name)]
         if book and new:
             book.check(schema.name, math.fsum(each.ledger.budget.epsilon for each in new), delta * len(new))
         # What follows raises for structure alone, so a typing mistake costs nothing.
@@ -233,9 +232,14 @@ def _with_checkpoint(
     if len(fits) != 1:
         raise ValueError(f"checkpoint: expected one fit, got {len(fits)}. Give each a checkpoint of its own.")
     [fit] = fits
-    facts = {"version": __version__, "schema": sha256(schema.to_toml()), "method": fit.method.name}
-    facts |= {"settings": dataclasses.asdict(fit.method), **dataclasses.asdict(fit.ledger.budget)}
-    facts["seed"] = fit.ledger.seed
+    facts = checkpoints.facts_of(
+        version=__version__,
+        schema=sha256(schema.to_toml()),
+        method=fit.method.name,
+        settings=dataclasses.asdict(fit.method),
+        budget=fit.ledger.budget,
+        seed=fit.ledger.seed,
+    )
     kept = stack.enter_context(checkpoints.opened(path, facts, identity=fit.id, started=started))
     fit.ledger.checkpoint, key = kept, dataclasses.replace(fit.key, public=kept.public)
     return [dataclasses.replace(fit, id=kept.identity, key=key)], kept.started
@@ -337,7 +341,7 @@ def lock_table(
 def _lock_parts(
     table: StreamedTable, schema: Schema, planned: PlannedFit, engine: engines.Summing | None, memory: float
 ) -> PrivateRows:
-    """The locked rows of a table in partitions; a quarter of the memory keeps columns from one pass to the next."""
+    """The locked rows of a table in partitions; a sixteenth of the memory keeps columns between passes."""
     return lock_readers(
         table.readers,
         schema.names,
@@ -345,7 +349,7 @@ def _lock_parts(
         has_unit=schema.unit is not None,
         max_rows_per_unit=planned.ledger.max_rows_per_unit,
         key=planned.key,
-        memory=int(memory * 2**28),
+        memory=int(memory * 2**26),
         engine=engine if table.in_files else None,
     )
 

@@ -298,22 +298,24 @@ MUTANTS = [
     Mutant(
         "a leaking exception",
         "privacy/partitions.py",
-        "            exact = [below[source] for source in row_map.sources]\n",
-        "            exact = [below[source] for source in row_map.sources]\n"
-        "            if any(np.nanmax(each, initial=0.0) > 1e200 for each in exact):\n"
-        '                raise ValueError(f"{name} is too large: {max(map(np.nanmax, exact))}")\n',
+        "    rows = len(exact[0])\n    made = _block(",
+        "    rows = len(exact[0])\n"
+        "    if any(np.nanmax(each, initial=0.0) > 1e200 for each in exact):\n"
+        '        raise ValueError(f"{row_map.sources} is too large: {max(map(np.nanmax, exact))}")\n'
+        "    made = _block(",
         "independent",
         "messages",
     ),
     Mutant(
         "a warning about somebody's value",
         "privacy/partitions.py",
-        '    columns: dict[str, NDArray[Any]] = {}\n    with np.errstate(all="ignore"):\n',
-        "    columns: dict[str, NDArray[Any]] = {}\n    import warnings\n"
+        '    with np.errstate(all="ignore"):\n        return {name: _made(',
+        "    import warnings\n\n"
         '    with np.errstate(all="ignore"):\n'
         "        for values in below.values():\n"
         "            if np.nanmax(np.abs(values), initial=0.0) > 1e200:\n"
-        '                warnings.warn("overflow encountered", RuntimeWarning, stacklevel=1)\n',
+        '                warnings.warn("overflow encountered", RuntimeWarning, stacklevel=1)\n'
+        "        return {name: _made(",
         "independent",
         "messages",
     ),

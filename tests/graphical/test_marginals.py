@@ -12,7 +12,7 @@ from understudy.core.randomness import Key
 from understudy.encoding.bins import Bins
 from understudy.graphical import marginals
 from understudy.graphical.marginals import Domain, Measured, choose, measure
-from understudy.privacy.counts import ExactCodes
+from understudy.privacy.exact_counts import ExactCodes
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.plan import Budget, BudgetExceeded, PlannedMechanism
 from understudy.privacy.rows import PrivateRows, lock

@@ -9,7 +9,8 @@ from scipy import stats
 
 from ledgers import KEYS, ledger_for, named
 from understudy.privacy.ancestors import Ancestor
-from understudy.privacy.counts import ExactCodes, popular_categories
+from understudy.privacy.counts import popular_categories
+from understudy.privacy.exact_counts import ExactCodes
 
 PREFIXES = (Ancestor(length=2), Ancestor(length=1))
 TABLE = tuple(Ancestor(parents=(("Aa1", "Aa"), ("Aa", "A"), ("B", "rest")), steps=step) for step in (1, 2))

@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 
 import understudy as us
+from clinic import clinic, clinic_schema
 from conftest import MIXED, QUICK, mixed_table
 from fits import every_method
 from understudy.core.leaves import filled, leaves
 from understudy.core.randomness import Key
-from understudy.privacy import checkpoints
-from understudy.privacy.checkpoints import CheckpointError
-from understudy.privacy.ledger_file import LedgerFile
+from understudy.privacy import checkpoints, ledger_marks
+from understudy.privacy.checkpoints import Checkpoint, CheckpointError
+from understudy.privacy.ledger_file import LedgerError, LedgerFile
 from understudy.privacy.plan import Charge
 from understudy.synthesizers import METHODS
 from understudy.tables.structure import TableError
 
 FACTS = {"version": "1", "epsilon": 1.0, "seed": None}
+SLOW = pytest.mark.slow
 COUNT = Charge(name="rows", what="how many rows there are", mechanism="discrete gaussian", noise_multiplier=2.0)
 
 
@@ -237,15 +239,84 @@ def test_a_partition_that_cannot_be_read_ends_the_fit_which_goes_on_once_it_can(
     assert LedgerFile(budget).total("mixed").fits == 1 and LedgerFile(budget).fit(model.receipt.id) is not None
 
 
-def test_a_fit_beyond_the_cap_goes_on_because_it_was_charged(tmp_path):
+class Died(BaseException):
+    """What ends a process at any moment."""
+
+
+@pytest.fixture
+def dying(monkeypatch):
+    """Ends a fit before so many of its releases are kept; 0 lets it live."""
+
+    def after(releases):
+        left, keep = [releases], Checkpoint.keep
+
+        def kept(self, value):
+            left[0] -= 1
+            if left[0] == -1:
+                raise Died
+            keep(self, value)
+
+        monkeypatch.undo()
+        monkeypatch.setattr(Checkpoint, "keep", kept)
+
+    yield after
+    monkeypatch.undo()
+
+
+def test_a_fit_beyond_the_cap_goes_on_because_it_was_charged(tmp_path, dying):
     path, budget = tmp_path / "c", tmp_path / "budget.jsonl"
     LedgerFile(budget).set_cap("mixed", 1.0, 1e-6)
-    fit(mixed_table(60), "independent", path, ledger=budget)
-    cut_to(path, b"".join(lines(path)[:8]))
+    dying(after := 3)
+    with pytest.raises(Died):
+        fit(mixed_table(60), "independent", path, ledger=budget)
+    assert kinds(path).count("release") == after
+    dying(-5)
     fit(mixed_table(60), "independent", path, ledger=budget)
     assert LedgerFile(budget).total("mixed").epsilon == 1.0
     with pytest.raises(us.BudgetExceeded):
         fit(mixed_table(60), "independent", tmp_path / "another", ledger=budget)
+
+
+def test_an_older_state_that_was_put_back_does_not_go_on_where_a_ledger_knows(tmp_path, dying):
+    """Whatever the process died of: the ledger has a mark of each release before anybody has it."""
+    path, budget = tmp_path / "c", tmp_path / "budget.jsonl"
+    dying(2)
+    with pytest.raises(Died):
+        fit(mixed_table(60), "independent", path, ledger=budget)
+    older = path.read_bytes()
+    dying(2)
+    with pytest.raises(Died):
+        fit(mixed_table(60), "independent", path, ledger=budget)
+    newer = path.read_bytes()
+    cut_to(path, older)
+    dying(-5)
+    with pytest.raises(CheckpointError, match=r"holds 2 of the 4 releases .* an older state of it was put back"):
+        fit(mixed_table(60), "independent", path, ledger=budget)
+    cut_to(path, newer)
+    model = fit(mixed_table(60), "independent", path, ledger=budget)
+    book = LedgerFile(budget)
+    assert book.total("mixed").fits == 1 and [each["kind"] for each in book.records()] == ["fit"]
+    assert ledger_marks.marked(book, model.receipt.id) == kinds(path).count("release")
+    assert "releases" not in book.show()
+
+
+def test_a_release_that_cannot_be_marked_is_nobodys(tmp_path, monkeypatch):
+    book = LedgerFile(tmp_path / "budget.jsonl")
+    with opened(tmp_path / "c") as checkpoint:
+        checkpoint.bind(book, "people")
+        monkeypatch.setattr(LedgerFile, "_append", lambda *given: (_ for _ in ()).throw(OSError(28, "full")))
+        checkpoint.charged(COUNT)
+        with pytest.raises(LedgerError, match="full"):
+            checkpoint.keep(1.0)
+
+
+@pytest.mark.parametrize("line", ['{"kind": "releases", "id": "i", "table": "t", "releases": "1"}', '{"kind": "mark"}'])
+def test_a_mark_that_is_none_is_refused(line, tmp_path):
+    path = tmp_path / "budget.jsonl"
+    LedgerFile(path).set_cap("mixed", 1.0, 1e-6)
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(LedgerError, match="line 3"):
+        LedgerFile(path).records()
 
 
 def test_the_file_of_a_fit_holds_charges_releases_and_public_facts_and_nothing_else(tmp_path):
@@ -259,6 +330,35 @@ def test_the_file_of_a_fit_holds_charges_releases_and_public_facts_and_nothing_e
     assert others and all(each in ({"kind", "content"}, {"kind", "key"}) for each in others)
 
 
-def test_many_fits_and_databases_have_no_checkpoint(tmp_path):
+@pytest.mark.parametrize(
+    "method",
+    ["independent", pytest.param("aim", marks=pytest.mark.slow), pytest.param("prada", marks=pytest.mark.slow)],
+)
+def test_a_fit_of_a_database_goes_on_from_any_release(method, tmp_path, dying):
+    """Its tables are charged to one ledger, so that one file has the releases of all."""
+    path, budget, tables = tmp_path / "c", tmp_path / "budget.jsonl", clinic(60)
+    configured = METHODS[method](**QUICK.get(method, {}))
+
+    def fit_database(**options):
+        return us.fit(tables, clinic_schema(), configured, epsilon=1.0, progress=False, checkpoint=path, **options)
+
+    whole = bytes_of(fit_database(seed=3), tmp_path / "m")
+    content = lines(path)
+    ends = [i + 1 for i, kind in enumerate(kinds(path)) if kind == "release"]
+    for end in (ends[0], ends[len(ends) // 2], ends[-1]):
+        cut_to(path, b"".join(content[:end]))
+        assert bytes_of(fit_database(seed=3), tmp_path / "m") == whole
+    path.unlink()
+    for _ in range(3):
+        dying(len(ends) // 5)
+        with pytest.raises(Died):
+            fit_database(ledger=budget)
+    dying(-5)
+    model = fit_database(ledger=budget)
+    assert LedgerFile(budget).total("clinic").fits == 1 and LedgerFile(budget).fit(model.receipt.id) is not None
+    assert ledger_marks.marked(LedgerFile(budget), model.receipt.id) == kinds(path).count("release")
+
+
+def test_many_fits_have_no_checkpoint(tmp_path):
     with pytest.raises(ValueError, match="expected one fit, got 2"):
         us.fit_many(mixed_table(60), MIXED, ["copula"] * 2, epsilon=1.0, checkpoint=tmp_path / "c")

@@ -11,7 +11,8 @@ from scipy import stats
 
 from ledgers import KEYS, assert_is_noise, both_keys, ledger_for, locked, named, tried_hard
 from understudy.core.randomness import Key
-from understudy.privacy.counts import ExactCodes, noisy_counts, noisy_row_count, popular_categories, threshold
+from understudy.privacy.counts import noisy_counts, noisy_row_count, popular_categories, threshold
+from understudy.privacy.exact_counts import ExactCodes
 from understudy.privacy.plan import lattice
 from understudy.privacy.rows import PrivateRows, lock
 

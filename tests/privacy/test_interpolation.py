@@ -72,4 +72,4 @@ def test_places_among_knots_are_numpy_s(name):
 def test_few_pieces_have_to_be_searched_for(name):
     at = KNOTS[name]
     pieces = Pieces(at)
-    assert pieces._crowded[pieces._cells.of((at[:-1] + at[1:]) / 2)].mean() < 0.2
+    assert (pieces._guide[pieces._cells.of((at[:-1] + at[1:]) / 2)] < 0).mean() < 0.2

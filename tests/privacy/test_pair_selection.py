@@ -13,7 +13,8 @@ from scipy import stats
 
 from ledgers import both_keys, ledger_for, locked, tried_hard
 from understudy.core.randomness import Key
-from understudy.privacy import pair_selection, selection
+from understudy.privacy import pair_counts, pair_selection, selection
+from understudy.privacy.exact_counts import Marginal, exact_marginals
 from understudy.privacy.pair_selection import PairErrors, PairSelection
 from understudy.privacy.selection import MarginalError
 
@@ -73,9 +74,9 @@ def scores(rows, errors):
 def test_scores_are_those_of_marginals_one_by_one(together, strip, table, seed, independent):
     errors, rows = random_errors(seed, independent=independent), rows_of(table)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_selection, "MOST_TOGETHER", together)
+        patch.setattr(pair_counts, "MOST_TOGETHER", together)
         patch.setattr(pair_selection, "STRIP", strip)
-        patch.setattr(pair_selection, "ROWS_AT_ONCE", 5)
+        patch.setattr(pair_counts, "ROWS_AT_ONCE", 5)
         found = scores(rows, errors)
     expected = one_by_one(errors)
     exact = selection._exact_errors(rows, list(expected.values()))
@@ -221,3 +222,28 @@ def test_nothing_open_is_refused_before_anything_is_charged():
     with pytest.raises(ValueError, match="open"):
         choose(rows_of([]), random_errors(0), np.zeros((3, 3), bool), ledger=ledger)
     assert ledger.left("it") == 1
+
+
+@pytest.mark.parametrize("together", [0, 10**4], ids=["one by one", "together"])
+@tried_hard
+@given(table=tables)
+def test_marginals_that_were_counted_with_all_pairs_are_not_counted_again(together, table):
+    """In any order of columns, in groups too, and until the selection is gone."""
+    rows, group = rows_of(table), np.array([1, 0, 1])
+    asked = [Marginal((name,), (size,)) for name, size in zip(NAMES, SIZES, strict=True)]
+    asked += [Marginal(("a", "c"), (2, 4)), Marginal(("c", "a"), (4, 2)), Marginal(("b", "c"), (3, 4))]
+    asked += [Marginal(("a", "b"), (2, 2), (np.arange(2), group))]
+    expected = exact_marginals(rows, asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair_counts, "MOST_TOGETHER", together)
+        patch.setattr(pair_selection, "STRIP", 4)
+        chooser = PairSelection(rows, NAMES, SIZES)
+        chooser.compare(errors := random_errors(0))
+        chooser._score(errors)
+        object.__setattr__(rows, "_parts", ())  # nothing is there to be counted
+        for found, exact in zip(exact_marginals(rows, asked), expected, strict=True):
+            np.testing.assert_array_equal(found, exact)
+        other = [Marginal(("a", "b"), (2, 5)), Marginal(("a", "a"), (2, 2)), Marginal(("a", "b", "c"), SIZES)]
+        assert all(chooser.exact_counts(each.columns, each.shape) is None for each in other)
+        del chooser
+        assert not any(each() for each in rows._counted)

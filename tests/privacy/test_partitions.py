@@ -9,7 +9,8 @@ import pytest
 from ledgers import ledger_for
 from understudy.core.randomness import Key
 from understudy.privacy import partitions, scratch, units
-from understudy.privacy.counts import Marginal, exact_marginals, popular_categories
+from understudy.privacy.counts import popular_categories
+from understudy.privacy.exact_counts import Marginal, exact_marginals
 from understudy.privacy.moments import SecondMoments
 from understudy.privacy.partitions import Read
 from understudy.privacy.piecewise import Distribution, LevelScale
@@ -115,6 +116,19 @@ def test_columns_that_are_asked_for_again_are_kept_small_and_as_they_were(memory
         for name in each:
             np.testing.assert_array_equal(each[name], found[0][name])
     assert found[0]["bin"].dtype == np.int64 and found[3]["bin"].dtype == np.uint8
+
+
+@pytest.mark.parametrize("memory", [0, 2**20])
+@pytest.mark.parametrize("has_unit", [False, True])
+def test_codes_are_read_once_and_numbers_each_time(memory, has_unit, monkeypatch):
+    rows, asked = streamed(7, memory=memory, has_unit=has_unit, most=2), list[str]()
+    read = ArrayReader.read
+    monkeypatch.setattr(ArrayReader, "read", lambda self, names: asked.extend(names) or read(self, names))
+    found = [rows._parts[3].exact(["x", "c"]) for _ in range(3)]
+    assert asked == ["x", "c", "x", "x"]
+    for each in found[1:]:
+        np.testing.assert_array_equal(each["c"], found[0]["c"])
+        np.testing.assert_array_equal(each["x"], found[0]["x"])
 
 
 def test_the_scratch_file_holds_no_column_and_has_no_name(tmp_path, monkeypatch):

@@ -15,7 +15,8 @@ from understudy.core.randomness import Key
 from understudy.privacy.accounting import event_of
 from understudy.privacy.batches import OVERFLOW, largest_batch
 from understudy.privacy.calibration import calibrate, planned_charges
-from understudy.privacy.counts import ExactCodes, threshold
+from understudy.privacy.counts import threshold
+from understudy.privacy.exact_counts import ExactCodes
 from understudy.privacy.gaussian import gaussian_delta, mu_of_range
 from understudy.privacy.moments import FIXED_POINT, to_fixed_point
 from understudy.privacy.plan import DISCRETE_FACTOR, STEPS_PER_SIGMA, Budget, PlannedMechanism

@@ -6,6 +6,7 @@ All of it is slow: starting a cluster takes seconds.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
 # pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
 
+import dataclasses
 import importlib.util
 import os
 import re
@@ -21,13 +22,17 @@ from cryptography.exceptions import InvalidTag
 from understudy.core.randomness import Key
 from understudy.core.ray_tasks import EngineError
 from understudy.privacy import engines
-from understudy.privacy.partitions import Derived, Held
+from understudy.privacy.exact_counts import Marginal, MarginalCounts
+from understudy.privacy.partitions import Derived, Held, KeptColumns, Read
 from understudy.privacy.piecewise import Distribution, LevelScale
-from understudy.privacy.ray_engine import Failure, RayEngine, decrypted, encrypted, shipped
-from understudy.privacy.row_maps import LevelBin
+from understudy.privacy.ray_engine import Failure, Pass, RayEngine, decrypted, encrypted, levels, shipped
+from understudy.privacy.row_maps import Clip, LevelBin, ValueBin
+from understudy.privacy.scratch import Scratch
+from understudy.privacy.sums import _Sum
 from understudy.tables.structure import TableError
 
 ROOT = Path(__file__).parents[2]
+KEY = bytes(range(32))
 on_a_cluster = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 
 
@@ -56,9 +61,44 @@ def test_a_task_gets_keys_that_open_one_stream_each():
     scale = LevelScale(Distribution(np.array([0.0, 1.0]), np.array([0.0, 1.0])))
     row_map = LevelBin("x", scale, np.array([0.0, 0.5, 1.0]), False, root.child("x"))
     part = Derived(Held({"x": np.array([np.nan] * 50)}, 0, 50), {"y": row_map})
-    sent = shipped(part)
-    assert sent.maps["y"].key.entropy != root.entropy and sent.derivation is None
-    np.testing.assert_array_equal(sent.exact(["y"])["y"], part.exact(["y"])["y"])
+    sent = levels([part])
+    drawing = sent[0]["y"]
+    assert isinstance(drawing, LevelBin) and drawing.key.entropy != root.entropy
+    np.testing.assert_array_equal(Pass(Asked("y"), sent).of(shipped(part))[0], part.exact(["y"])["y"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A task that brings a column back as it is."""
+
+    column: str
+
+    def of(self, part):
+        return [part.exact([self.column])[self.column]]
+
+
+def test_a_task_gets_all_maps_of_a_partition_and_nothing_that_is_kept():
+    """Maps on maps go with the pass, once for all partitions; the source goes by itself, without a scratch."""
+    kept = KeptColumns(Scratch(), ["x"])
+    source = Read(Columns({"x": np.arange(50.0) % 7}), 0, codes=kept)
+    twice = Derived(Derived(source, {"y": Clip("x", 1.0, 5.0)}, kept), {"z": ValueBin("y", np.arange(9.0))}, kept)
+    sent = decrypted(KEY, encrypted(KEY, Pass(_Sum(MarginalCounts([Marginal(("z",), (9,))])), levels([twice]))))
+    assert isinstance(shipped(twice), Read) and shipped(twice).codes is None
+    np.testing.assert_array_equal(sent.of(shipped(twice))[0], np.bincount(twice.exact(["z"])["z"], minlength=9))
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """A reader of arrays."""
+
+    columns: dict
+
+    @property
+    def rows(self):
+        return len(next(iter(self.columns.values())))
+
+    def read(self, names):
+        return {name: self.columns[name] for name in names}
 
 
 @pytest.mark.parametrize(

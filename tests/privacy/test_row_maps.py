@@ -9,7 +9,7 @@ from scipy.special import ndtri
 
 from conftest import examples
 from understudy.core.randomness import Key
-from understudy.privacy import piecewise, row_maps
+from understudy.privacy import interpolation, piecewise, row_draws
 from understudy.privacy.normal_scores import ValueWeighting, mean_score
 from understudy.privacy.piecewise import LARGEST, Distribution, LevelScale
 from understudy.privacy.row_maps import (
@@ -126,7 +126,7 @@ def test_a_row_is_mapped_by_itself(made, place):
     size = len(made["a"])
     order = np.random.default_rng(place).permutation(size)[: max(1, size - place % 3)]
     for row_map in each_map():
-        uniforms = row_maps.uniforms(row_map, 0, size)
+        uniforms = row_draws.uniforms(row_map, 0, size)
         with np.errstate(all="ignore"):
             whole = row_map.apply([made[name] for name in row_map.sources], uniforms)
             part = row_map.apply([made[name][order] for name in row_map.sources], uniforms[:, order])
@@ -146,7 +146,7 @@ def test_one_row_moves_no_other(made, place):
     for row_map in each_map():
         before = derived(without, row_map)
         np.testing.assert_array_equal(derived(changed, row_map)[others], before[others])
-        if row_maps.draws(row_map) <= 1:  # of two draws, the second one begins where the first one of all rows ends
+        if row_draws.draws(row_map) <= 1:  # of two draws, the second one begins where the first one of all rows ends
             np.testing.assert_array_equal(derived(made, row_map)[:-1], before)
 
 
@@ -280,3 +280,35 @@ def test_clipping_holds_numbers_within_bounds_and_takes_missing_ones_for_zero():
 def test_the_largest_column_is_the_category():
     columns = {"a": np.array([1.0, 0.0, np.nan]), "b": np.array([0.0, 1.0, 0.0])}
     np.testing.assert_array_equal(derived(columns, ArgMax(("a", "b"))), [0, 1, 1])
+
+
+MANY_ROWS = 3 * interpolation.MANY
+MANY_NUMBERS = {
+    "whole": np.random.default_rng(0).integers(-3, 125, MANY_ROWS).astype(float),
+    "not whole": np.random.default_rng(1).normal(2.0, 3.0, MANY_ROWS).round(1),
+    "codes": np.random.default_rng(2).integers(-1, 5, MANY_ROWS),
+    "odd": np.random.default_rng(3).choice(np.array(ODD), MANY_ROWS),
+}
+
+
+@every_map
+@pytest.mark.parametrize("kind", MANY_NUMBERS)
+def test_many_rows_are_mapped_as_few_are(row_map, kind):
+    """Many rows are looked up in tables, a few are computed: that makes no difference to a bit."""
+    rows = {name: MANY_NUMBERS[kind] for name in "abc"}
+    if kind == "whole":
+        rows = {name: np.where(np.arange(MANY_ROWS) % 97 == 5, np.nan, each) for name, each in rows.items()}
+    made = derived(rows, row_map)
+    uniforms = row_draws.uniforms(row_map, 0, MANY_ROWS)
+    for start in range(0, MANY_ROWS, 10_000):
+        some = slice(start, start + 10_000)
+        with np.errstate(all="ignore"):
+            few = row_map.apply([rows[name][some] for name in row_map.sources], uniforms[:, some])
+        np.testing.assert_array_equal(made[some], few)
+
+
+def test_what_is_drawn_for_a_row_goes_by_its_number():
+    row_map, at = MAPS["score, whole, nullable False, spread True"], np.array([3, 4, 90, 91, 1000])
+    assert isinstance(row_map, NormalScore)
+    drawn = row_draws.RowUniforms(row_map, 7, len(at), at)
+    np.testing.assert_array_equal(drawn[1], row_draws.uniforms(row_map, 0, 2000)[1][7 + at])

@@ -17,7 +17,7 @@ from scipy import stats
 from ledgers import assert_is_noise, both_keys, ledger_for, locked, tried_hard
 from understudy.core.randomness import Key
 from understudy.privacy import selection
-from understudy.privacy.counts import ExactCodes
+from understudy.privacy.exact_counts import ExactCodes
 from understudy.privacy.selection import (
     FINE_POINT,
     DependenceCandidate,

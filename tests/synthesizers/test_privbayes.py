@@ -17,7 +17,7 @@ from understudy.encoding.columns import CategoricalEncoder
 from understudy.encoding.encoder import Encoder
 from understudy.evaluation.structure import compare
 from understudy.graphical.marginals import z_scores
-from understudy.privacy.counts import ExactCodes
+from understudy.privacy.exact_counts import ExactCodes
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import Distribution
 from understudy.privacy.plan import Budget

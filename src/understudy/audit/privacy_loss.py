@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy import pipeline
-from understudy.privacy import counts, embedding, fused_counts, moments, row_maps, selection, sums
+from understudy.privacy import counts, embedding, fused_counts, moments, row_draws, selection, sums
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.pair_selection import PairSelection
 from understudy.privacy.rows import PrivateRows
@@ -324,7 +324,7 @@ def watched(
         (pipeline.lock_table, watch.lock_table),
         (counts.popular_categories, watch.categories),
         (fused_counts.noisy_column_counts, watch.counted),
-        (row_maps.uniforms, watch.uniforms),
+        (row_draws.uniforms, watch.uniforms),
         *((getattr(module, name), watch.gaussian) for module, name in GAUSSIAN),
         *((getattr(module, name), watch.selected) for module, name in SELECTIONS),
         # Each module's own, in case that one of them draws another noise than the others.

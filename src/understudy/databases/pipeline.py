@@ -13,6 +13,7 @@ Why it holds, beside what `pipeline` says:
 3. The plans of all tables are one plan, with one scale; each table charges its own part of it to one ledger.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -25,6 +26,7 @@ from understudy.core.files import sha256
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
 from understudy.databases.model import DatabaseModel
+from understudy.privacy import checkpoints
 from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile, interruptions_noted
@@ -64,6 +66,7 @@ def fit(
     progress: bool | None = None,
     ledger: str | os.PathLike[str] | None = None,
     strict: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> DatabaseModel:
     """Learns a model of a database under (ε, δ)-differential privacy; arguments as for `pipeline.fit`.
 
@@ -84,17 +87,22 @@ def fit(
     book = LedgerFile(ledger) if ledger is not None else None
     if book:
         check_named(schema, UNNAMED)
-        book.check(schema.name, budget.epsilon, budget.delta)
-    locked, kind = lock_database(given, schema, made, key)  # raises for structure alone
-    identity = _fit_id(schema, method, budget, seed)
-    started, entered = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), list[str]()
-    with interruptions_noted(book, entered, 1):
-        if book:
+    with contextlib.ExitStack() as stack:
+        identity, started, public = _with_checkpoint(whole, schema, method, checkpoint, stack)
+        is_new = not checkpoints.is_charged(whole.checkpoint, book, schema.name)
+        if book and is_new:
+            book.check(schema.name, budget.epsilon, budget.delta)
+        # This raises for structure alone. What it draws is secret, so none of it comes from a root that is kept.
+        locked, kind = lock_database(given, schema, made, key)
+        entered = list[str]()
+        stack.enter_context(interruptions_noted(book, entered, 1))
+        if book and is_new:
             named = {"version": __version__, "identity": identity}
-            entered.append(book.charge(schema.name, budget.epsilon, budget.delta, method.name, **named))
+            book.charge(schema.name, budget.epsilon, budget.delta, method.name, **named)
+        entered.append(identity)
         seconds = seconds_of(made, method, list(whole.plan), ROWS_IF_UNKNOWN)[0]
         with shown(Expectation([whole], (seconds, 0.0)), progress):
-            tables = fit_tables(locked, made, method, ledger=whole, key=key)
+            tables = fit_tables(locked, made, method, ledger=whole, key=dataclasses.replace(key, public=public))
         units = tables[schema.unit].encoder.rows
         receipt = whole.receipt(
             version=__version__,
@@ -164,6 +172,31 @@ def _ledger(schema: DatabaseSchema, made: Designs, method: Method, budget: Budge
         max_rows_per_unit=sum(each.max_rows for each in made.values()),
         seed=seed,
     )
+
+
+def _with_checkpoint(
+    whole: Ledger,
+    schema: DatabaseSchema,
+    method: Method,
+    path: str | os.PathLike[str] | None,
+    stack: contextlib.ExitStack,
+) -> tuple[str, str, int | None]:
+    """The fit's id, when it began, and the root of its public draws; with a checkpoint, those that it keeps."""
+    identity = _fit_id(schema, method, whole.budget, whole.seed)
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    if path is None:
+        return identity, started, None
+    facts = checkpoints.facts_of(
+        version=__version__,
+        schema=sha256(schema.to_toml()),
+        method=method.name,
+        settings=dataclasses.asdict(method),
+        budget=whole.budget,
+        seed=whole.seed,
+    )
+    kept = stack.enter_context(checkpoints.opened(path, facts, identity=identity, started=started))
+    whole.checkpoint = kept
+    return kept.identity, kept.started, kept.public
 
 
 def _fit_id(schema: DatabaseSchema, method: Method, budget: Budget, seed: int | None) -> str:

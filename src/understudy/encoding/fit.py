@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from understudy.core.processors import in_threads
 from understudy.core.randomness import Key
 from understudy.encoding import partitions
 from understudy.encoding.columns import CategoricalEncoder, ColumnEncoder, NumericEncoder
@@ -73,12 +74,13 @@ def fit_encoder(rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key) 
                 rows = relabelled(rows, column, labels)
                 listed[column.name] = labels, COUNT_SELECTED
     counted = _count(rows, schema, listed, numeric, ledger, key)
-    fitted = {
-        column.name: numeric[column.name].fitted()
-        if column.name in numeric
-        else _fitted_categories(column, listed[column.name][0], counted[column.name])
-        for column in schema
-    }
+
+    def fit(column: Column) -> FittedColumn:
+        if column.name in numeric:
+            return numeric[column.name].fitted()
+        return _fitted_categories(column, listed[column.name][0], counted[column.name])
+
+    fitted = dict(zip(schema.names, in_threads(fit, schema, length=int(total)), strict=True))
     if schema.rows is not None:
         total = max(float(np.median([rows_counted for _, rows_counted in fitted.values()])), 1.0)
     return Encoder(schema, {name: encoder for name, (encoder, _) in fitted.items()}, total)

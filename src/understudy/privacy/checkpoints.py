@@ -25,10 +25,11 @@ Source: RFC 8439 for ChaCha20-Poly1305.
 import base64
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import secrets
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -37,8 +38,9 @@ from numpy.typing import NDArray
 
 from understudy.core import wire
 from understudy.core.files import content_of, lock, sync
+from understudy.privacy import ledger_marks
 from understudy.privacy.ledger_file import LedgerFile
-from understudy.privacy.plan import Charge
+from understudy.privacy.plan import Budget, Charge
 
 KIND = "understudy checkpoint"
 _FORMAT = 1
@@ -102,6 +104,7 @@ class Checkpoint:
         self._path, self._descriptor = path, descriptor
         self._entries: list[dict[str, Any] | _Release] = []
         self._place, self._charged, self._sealed = 0, False, ""
+        self._mark: Callable[[], None] | None = None  # tells somebody else how many releases there are
         stated = json.loads(json.dumps(dict(facts), default=str))
         content = content_of(descriptor)
         lines = content.split(b"\n")
@@ -130,6 +133,21 @@ class Checkpoint:
     def releases(self) -> int:
         """How many releases were read from the file."""
         return sum(isinstance(entry, _Release) for entry in self._entries)
+
+    def bind(self, book: LedgerFile, table: str) -> None:
+        """Marks every release in a ledger file from now on, before anybody has it.
+
+        Raises:
+            CheckpointError: The ledger has marks of more releases than the file.
+        """
+        before, known = self.releases, ledger_marks.marked(book, self.identity)
+        if self.resumed and before < known:
+            raise CheckpointError(
+                f"{self._path} holds {before} of the {known} releases that {book.path} has of this fit: an older state "
+                "of it was put back. Put the last one there, or start anew with another path."
+            )
+        made = itertools.count(before + 1)
+        self._mark = lambda: ledger_marks.mark(book, table, self.identity, next(made))
 
     def charged(self, charge: Charge) -> None:
         """Enters a charge; of a fit that goes on, checks that it is the one that was entered here before.
@@ -168,6 +186,8 @@ class Checkpoint:
         self._append({"kind": "sealed", "content": base64.b64encode(sealed).decode()}, sync=True)
         self._append({"kind": "release", "key": key.hex()}, sync=True)
         self._charged = False
+        if self._mark is not None:
+            self._mark()
 
     def note_what_released_nothing(self) -> None:
         """Enters that what was charged last has released nothing, if so."""
@@ -258,11 +278,27 @@ class Checkpoint:
         )
 
 
-def is_charged(checkpoint: Checkpoint | None, book: LedgerFile | None) -> bool:
-    """Whether the fit goes on from a checkpoint and an earlier process entered it in the ledger file."""
-    if checkpoint is None or book is None or not checkpoint.resumed or not book.path.exists():
+def facts_of(
+    *, version: str, schema: str, method: str, settings: Mapping[str, Any], budget: Budget, seed: int | None
+) -> dict[str, Any]:
+    """All that the releases of a fit follow from, rows and noise apart. `schema` is a digest."""
+    given = {"version": version, "schema": schema, "method": method, "settings": dict(settings)}
+    return {**given, **dataclasses.asdict(budget), "seed": seed}
+
+
+def is_charged(checkpoint: Checkpoint | None, book: LedgerFile | None, table: str) -> bool:
+    """Whether the fit goes on from a checkpoint and an earlier process entered it in the ledger file.
+
+    From now on its releases are marked there, unless it is seeded: such a fit has one id however often it is made.
+
+    Raises:
+        CheckpointError: The checkpoint is an older state of itself.
+    """
+    if checkpoint is None or book is None:
         return False
-    return book.fit(checkpoint.identity) is not None
+    if checkpoint.public is not None:
+        checkpoint.bind(book, table)
+    return checkpoint.resumed and book.path.exists() and book.fit(checkpoint.identity) is not None
 
 
 def _copied(value: Any) -> Any:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.privacy import recording, units
+from understudy.privacy.exact_counts import Marginal, exact_marginals
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.plan import lattice
@@ -121,70 +122,6 @@ def make_plain(
         object.__setattr__(description, name, tuple(map(np.asarray, getattr(description, name))))
     for name in numbers:
         object.__setattr__(description, name, float(getattr(description, name)))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Marginal:
-    """Cells that rows are counted in: columns of codes, how many cells each has, and groups as of `noisy_counts`."""
-
-    columns: tuple[str, ...]
-    shape: tuple[int, ...]
-    groups: tuple[Codes, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class MarginalCounts:
-    """The summation of some marginals."""
-
-    marginals: Sequence[Marginal]
-
-    @property
-    def columns(self) -> Sequence[str]:
-        return tuple(dict.fromkeys(name for each in self.marginals for name in each.columns))
-
-    def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        codes = ExactCodes(exact)
-        return [codes.marginal(each.columns, each.shape, each.groups) for each in self.marginals]
-
-
-def exact_marginals(rows: PrivateRows, marginals: Sequence[Marginal]) -> list[Floats]:
-    """The counts of marginals without noise, in one pass, for use inside a mechanism."""
-    return exact_sums(rows, MarginalCounts(tuple(marginals)))
-
-
-class ExactCodes:
-    """Columns of codes while one mechanism reads them. Each column is checked and grouped once.
-
-    A code is inside if it is the number of a bin. Any other one (negative, too large, NaN) leaves its row out.
-    """
-
-    def __init__(self, exact: Mapping[str, NDArray[Any]]):
-        self._exact = exact
-        self._seen: dict[tuple[str, int, int], tuple[Codes, NDArray[np.bool_] | None]] = {}
-
-    def marginal(self, columns: Sequence[str], shape: Sequence[int], groups: Groups = ()) -> Floats:
-        """The counts of a marginal without noise, for use inside a mechanism."""
-        exact_cells: Codes = np.zeros(1, np.int64)
-        inside: NDArray[np.bool_] | None = None
-        for i, (name, size) in enumerate(zip(columns, shape, strict=True)):
-            codes, known = self.column(name, size, groups[i] if len(groups) else None)
-            exact_cells = exact_cells * size + codes
-            if known is not None:
-                inside = known if inside is None else inside & known
-        exact_cells = exact_cells if inside is None else exact_cells[inside]
-        counts = np.bincount(exact_cells, minlength=math.prod(shape)).astype(np.float64)
-        return counts.reshape(tuple(shape))
-
-    def column(self, name: str, size: int, group: Codes | None = None) -> tuple[Codes, NDArray[np.bool_] | None]:
-        """A column's codes, 0 for those outside, and which ones are inside; None if all are."""
-        place = name, size, 0 if group is None else id(group)  # whoever holds the group outlives this object
-        if place not in self._seen:
-            exact = self._exact[name]
-            inside = (exact >= 0) & (exact < (size if group is None else len(group)))
-            every = bool(inside.all())
-            codes = (exact if every else np.where(inside, exact, 0)).astype(np.int64, copy=False)
-            self._seen[place] = codes if group is None else group[codes], None if every else inside
-        return self._seen[place]
 
 
 def popular_categories(

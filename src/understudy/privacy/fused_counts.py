@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from understudy.core.randomness import Key
 from understudy.privacy import recording, row_maps
-from understudy.privacy.counts import Floats, Marginal, exact_marginals
+from understudy.privacy.exact_counts import Floats, Marginal, exact_marginals
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.partitions import Held

@@ -30,6 +30,7 @@ MANY_TIMES = 64.0
 """If the largest knot is more than so many times the smallest, the outermost ones apart, cells grow with numbers."""
 MOST_CROWDED = 0.5
 """If more of the pieces than this lie in cells with several knots, the table is of no use."""
+_CROWDED = -1  # The entry of a cell that holds several knots.
 FEW_KNOTS = 16
 """Among fewer knots than this, a binary search is as fast."""
 
@@ -59,10 +60,11 @@ class Pieces:
         guide = np.maximum(np.searchsorted(at, edges[:-1] - away, side="right") - 1, 0)
         crowded = np.searchsorted(at, edges[1:] + away, side="right") - 1 - guide > 1
         # One cell more on both sides, for numbers beyond the table.
-        self._guide = np.concatenate([[0], guide, guide[-1:]])
-        self._crowded = np.concatenate([[True], crowded, [crowded[-1] or edges[-1] < at[-1]]])
+        guide = np.concatenate([[0], guide, guide[-1:]])
+        guide[np.concatenate([[True], crowded, [crowded[-1] or edges[-1] < at[-1]]])] = _CROWDED
+        self._guide = guide.astype(np.int16 if len(at) < 2**15 else np.int32)  # small, to stay in the cache
         middles = self._cells.of(at[:-1] / 2 + at[1:] / 2)
-        self._helps = len(at) > 1 and self._crowded[middles].mean() < MOST_CROWDED
+        self._helps = len(at) > 1 and (self._guide.take(middles, mode="clip") == _CROWDED).mean() < MOST_CROWDED
 
     def __call__(self, x: Array) -> NDArray[np.intp]:
         """The last knot that is not above each number, which lies between the first and the last knot; any for NaN."""
@@ -70,10 +72,9 @@ class Pieces:
         return piece if self._last is None else self._last[piece]
 
     def _by_table(self, x: Array) -> NDArray[np.intp]:
-        cell = self._cells.of(x)
-        piece = self._guide[cell]
-        piece += x >= self._next[piece]
-        crowded = np.flatnonzero(self._crowded[cell])
+        piece = self._guide.take(self._cells.of(x), mode="clip").astype(np.intp)
+        crowded = np.flatnonzero(piece == _CROWDED)
+        piece += x >= self._next.take(piece, mode="clip")
         if len(crowded):
             piece[crowded] = self._searched(x[crowded])
         return piece
@@ -97,13 +98,12 @@ class _EvenCells:
     scale: Any
 
     def of(self, x: Array) -> NDArray[np.intp]:
-        """The cell that each number is in; NaN is in any."""
+        """The cell that each number is in; NaN is in any, or in none."""
         with np.errstate(invalid="ignore", over="ignore"):
-            place = (x - self.low) * self.scale
-            np.minimum(np.maximum(place, -0.5, out=place), len(self.edges), out=place)
+            place = x - self.low
+            place *= self.scale
             place += 1
-            cell = place.astype(np.intp)
-        return np.minimum(np.maximum(cell, 0, out=cell), len(self.edges), out=cell)
+            return np.clip(place, 0.5, len(self.edges), out=place).astype(np.intp)
 
 
 def _even_cells(at: Array, cells: int) -> _EvenCells:
@@ -166,17 +166,21 @@ class Interpolation:
 
     def __call__(self, x: Array) -> Array:
         """The values at some numbers; NaN stays NaN."""
-        if self._steep:
-            return np.interp(x, self._at, self._to)
+        return self.with_pieces(x)[0]
+
+    def with_pieces(self, x: Array) -> tuple[Array, NDArray[np.intp]]:
+        """The values at some numbers, and the last knot that is not above each; the first knots below all."""
         low, high = self._at[0], self._at[-1]
-        given, x = x, np.minimum(np.maximum(x, low), high)
+        given, x = x, np.clip(x, low, high)
         piece = self._pieces(x)
-        x -= self._at[piece]
-        x *= self._slopes[piece]
-        x += self._to[piece]
+        if self._steep:
+            return np.interp(given, self._at, self._to), piece
+        x -= self._at.take(piece)
+        x *= self._slopes.take(piece)
+        x += self._to.take(piece)
         if self._at[1] == low:  # a repeated first knot stands for its last value, and what is below for its first
             x[given < low] = self._to[0]
-        return x
+        return x, piece
 
 
 def interpolated(x: Array, at: Array, to: Array) -> Array:

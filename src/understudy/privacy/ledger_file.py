@@ -4,8 +4,9 @@ The one rule: charge before reading. A fit is entered, and is on the disk, befor
 read. So a fit that is killed stays charged, and two processes at the same time cannot overspend.
 
 The file holds one JSON object a line and only ever grows. The first line says what the file is; then come
-"cap" and "fit" records. Each ends with a digest of itself, so that no damaged byte changes an amount unnoticed; a line
-that a person completed by hand has none. Every change is made under an exclusive lock and fsynced.
+"cap" and "fit" records, and marks of fits that have a checkpoint (ledger_marks.py). Each ends with a digest of itself,
+so that no damaged byte changes an amount unnoticed; a line that a person completed by hand has none. Every change is
+made under an exclusive lock and fsynced.
 
 The lock is `flock`. Linux makes it a lock at the server for a file on NFS. Where a file system makes it a POSIX lock,
 it belongs to the process and ends with the first descriptor of the file that is closed; so a process opens a ledger
@@ -31,25 +32,18 @@ import uuid
 from collections.abc import Generator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
-from understudy.core.files import content_of, lock, sha256
+from understudy.core.files import content_of, lock
 from understudy.core.settings import Satisfies, require
+from understudy.privacy.ledger_lines import DIGEST, HEADER, MARK, Record, digest, fault, without_digest
 from understudy.privacy.plan import Budget, BudgetExceeded
-
-HEADER: dict[str, Any] = {"kind": "understudy-ledger", "format": 1}
 
 # A lock is held for milliseconds. If it is held for this long, the process that holds it hangs.
 _PATIENCE_SECONDS = 30.0
-# Each kind of record has these fields of text, besides epsilon and delta.
-_TEXT_FIELDS = {"cap": ("table", "time"), "fit": ("id", "table", "method", "time", "version")}
-_AMOUNTS, _DIGEST = ("epsilon", "delta"), "digest"
 # One thread of a process has a ledger open at a time.
 _ALONE = threading.Lock()
 
-
-Record = dict[str, Any]
-"""One line of the file: a cap or a fit."""
 PUBLIC_NAME = Satisfies("its public name", lambda name: isinstance(name, str) and name != "")
 
 
@@ -235,6 +229,10 @@ class LedgerFile:
 
     def _read(self, descriptor: int) -> list[Record]:
         """The caps and fits, each line checked; a new file has none."""
+        return [record for record in self._lines(descriptor) if record["kind"] != MARK]
+
+    def _lines(self, descriptor: int) -> list[Record]:
+        """All records, each line checked."""
         content = content_of(descriptor)
         if not content:
             return []
@@ -249,10 +247,9 @@ class LedgerFile:
             got = got if isinstance(got, int) else "another"
             raise LedgerError(f"{self.path}: expected ledger format 1, got {got}. Use a newer understudy.")
         for number, record in enumerate(records[1:], 2):
-            fault = _fault(record)
-            if fault:
-                self._refuse_damaged(number, fault)
-        return [_without_digest(record) for record in records[1:]]
+            if wrong := fault(record):
+                self._refuse_damaged(number, wrong)
+        return [without_digest(record) for record in records[1:]]
 
     def _parse(self, number: int, line: bytes) -> Record:
         try:
@@ -274,7 +271,7 @@ class LedgerFile:
     def _append(self, descriptor: int, record: Record) -> None:
         """Adds one line, and the header to a new file, and waits until they are on the disk."""
         before = os.fstat(descriptor).st_size
-        record = {**record, _DIGEST: _digest(record)}
+        record = {**record, DIGEST: digest(record)}
         records = [record] if before else [HEADER, record]
         content = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in records).encode()
         try:
@@ -321,34 +318,6 @@ def _total(records: list[Record], table: str) -> Total:
 def _cap(records: list[Record], table: str) -> Budget | None:
     caps = [record for record in records if record["kind"] == "cap" and record["table"] == table]
     return Budget(epsilon=caps[-1]["epsilon"], delta=caps[-1]["delta"]) if caps else None
-
-
-def _digest(record: Record) -> str:
-    """Of everything that a line says."""
-    return sha256(json.dumps(record, sort_keys=True))[:16]
-
-
-def _without_digest(record: Record) -> Record:
-    return {field: value for field, value in record.items() if field != _DIGEST}
-
-
-def _fault(record: Record) -> str | None:
-    """What is wrong with a record, or None. An amount that is not > 0 would hand budget back."""
-    kind = record.get("kind")
-    if not isinstance(kind, str) or kind not in _TEXT_FIELDS:
-        return f"unknown kind of record {kind!r}" if isinstance(kind, str) else "a record of no kind"
-    for field in _TEXT_FIELDS[kind]:
-        if not isinstance(record.get(field), str):
-            return f"{kind}: expected text in {field!r}"
-    if record.keys() - {"kind", *_TEXT_FIELDS[kind], *_AMOUNTS, _DIGEST}:
-        return f"{kind}: unknown field"
-    try:
-        Budget(epsilon=cast(float, record.get("epsilon")), delta=cast(float, record.get("delta")))
-    except ValueError as error:
-        return f"{kind}: {str(error).rstrip('.')}"
-    if _DIGEST in record and record[_DIGEST] != _digest(_without_digest(record)):
-        return "it was changed after it was written"
-    return None
 
 
 def _show(table: str, account: Account) -> str:

@@ -31,12 +31,15 @@ def normal_density(z: Floats) -> Floats:
 
 def mean_score(below: Floats, above: Floats) -> Floats:
     """E[Z | below < Φ(Z) < above] = (φ(a) - φ(b)) / (above - below) with a, b the scores of the two levels."""
-    a, width = normal_score(below), above - below
-    wide = width > 1e-9
-    if not np.any(wide):  # as in a column without repeated values
+    a = normal_score(below)
+    if above is below:
         return a
-    density = normal_density(a) - normal_density(normal_score(above))
-    return np.where(wide, density / np.where(wide, width, 1.0), a)
+    wide = np.asarray(above - below > 1e-9)
+    if np.any(wide):  # of a column of numbers, few
+        width = np.asarray(above - below)[wide]
+        density = normal_density(a[wide]) - normal_density(normal_score(np.asarray(above)[wide]))
+        a[wide] = density / width
+    return a
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

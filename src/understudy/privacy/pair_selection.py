@@ -1,8 +1,9 @@
 """Selection among all pairs of columns at once: which pair an estimate has most wrong.
 
-`PairSelection` scores every pair of columns, and every column alone, in one pass over the rows. Neighbouring columns of
-few bins are counted together. Exact counts and scores stay inside the object. What it takes are public descriptions
-(`PairErrors`, a table of pairs that are open), what it gives are pairs drawn by the exponential mechanism.
+`PairSelection` scores every pair of columns, and every column alone, in one pass over the rows (pair_counts.py). Exact
+counts and scores stay inside the object, but for mechanisms that are charged for one of the pairs (exact_counts.py).
+What it takes are public descriptions (`PairErrors`, a table of pairs that are open), what it gives are pairs drawn by
+the exponential mechanism.
 
 Sources: McSherry and Talwar (2007) for the exponential mechanism; McKenna et al. (2022), arXiv:2201.12677, for the
 weighted and penalised error of a marginal.
@@ -13,17 +14,19 @@ weighted and penalised error of a marginal.
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, final
+from collections.abc import Iterator, Sequence
+from typing import NoReturn, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.privacy import recording
-from understudy.privacy.counts import ExactCodes, Marginal, exact_marginals, make_plain
+from understudy.privacy.counts import make_plain
+from understudy.privacy.exact_counts import Marginal, exact_marginals, remember
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import largest_with_gumbel
+from understudy.privacy.pair_counts import PairCounts
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import SMALLEST_SENSITIVITY, check_finite, check_weights
 from understudy.privacy.sums import exact_sums
@@ -35,10 +38,6 @@ MOST_KEPT_BINS = 4096
 """Exact counts of all pairs are kept from one comparison to the next if columns have at most this many bins in all."""
 STRIP = 512
 """Pairs are counted in strips of columns that have about this many bins in all."""
-ROWS_AT_ONCE = 2**15
-"""Rows are counted so many at a time, to stay in the processor's cache."""
-MOST_TOGETHER = 64
-"""Neighbouring columns are counted together if their codes make at most so many numbers, all of them joined."""
 ROUNDING = 1e-6
 """Sensitivities are charged as larger by this part, for the rounding of the weight of a row of pairs."""
 
@@ -211,6 +210,22 @@ class PairSelection:
             self._exact_logs[some[known]] = np.log(sums) + top[known] / scale
         self._stale[:], self._scale = False, scale
 
+    def exact_counts(self, columns: Sequence[str], shape: Sequence[int]) -> Floats | None:
+        """The counts of a pair or of one column, for a mechanism that was charged for them; None if none are kept."""
+        if not self._exact_counts or not set(columns) <= set(self._columns):
+            return None
+        at = [self._columns.index(name) for name in columns]
+        if tuple(shape) != tuple(self._sizes[i] for i in at) or len(set(at)) != len(at) or len(at) > 2:
+            return None
+        if len(at) == 1:
+            return self._exact_singles[at[0]].copy()
+        i, j = sorted(at)
+        number = next(k for k, (first, last) in enumerate(self._strips()) if first <= i < last)
+        low = self._starts[self._strips()[number][0]]
+        across, along = (slice(start := self._starts[k] - low, start + self._sizes[k]) for k in (i, j))
+        exact = self._exact_counts[number][across, along]
+        return exact.copy() if at == [i, j] else exact.T.copy()
+
     def _score(self, errors: PairErrors) -> Floats:
         """All scores without noise; (columns, columns), symmetric."""
         exact_errors = np.zeros((len(self._columns), len(self._columns)))
@@ -249,91 +264,10 @@ class PairSelection:
             return
         strips = self._strips()
         if self._bins <= MOST_KEPT_BINS:
-            self._exact_counts = exact_sums(self._rows, PairCounts(self._columns, self._sizes, strips, strips))
+            found = exact_sums(self._rows, PairCounts(self._columns, self._sizes, strips, strips, singles=True))
+            self._exact_counts, self._exact_singles = found[: len(strips)], found[len(strips) :]
+            remember(self._rows, self)
             yield from self._exact_counts
             return
         for strip in strips:  # one at a time, to bound memory
             yield exact_sums(self._rows, PairCounts(self._columns, self._sizes, strips, [strip]))[0]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PairCounts:
-    """The summation of all pairs of some strips of columns with their own and all later columns.
-
-    Attributes:
-        sizes: Bins of each column.
-        strips: First and last column of every strip, the last one not in it.
-        asked: Which strips are counted.
-    """
-
-    columns: tuple[str, ...]
-    sizes: tuple[int, ...]
-    strips: Sequence[tuple[int, int]]
-    asked: Sequence[tuple[int, int]]
-
-    def exact_sums(self, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        starts = np.cumsum([0, *self.sizes])
-        groups = [_groups(exact, self.columns, self.sizes, strip) for strip in self.strips]
-        found: list[NDArray[Any]] = []
-        for strip in self.asked:
-            low, high = starts[strip[0]], starts[strip[1]]
-            exact_counts = np.zeros((high - low, starts[-1] - low))
-            for own in groups[self.strips.index(strip)]:
-                for other in (each for group in groups for each in group if each.columns >= own.columns):
-                    rows, columns = (slice(*(starts[list(each.columns)] - low)) for each in (own, other))
-                    exact_counts[rows, columns] = own.exact_pairs(other)
-            found.append(exact_counts)
-        return found
-
-
-@final
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Group:
-    """Some neighbouring columns, whose codes are one number: their pairs with another group are counted at once.
-
-    Attributes:
-        columns: First and last one, the last one not in it.
-        exact_codes: The number of every row.
-        size: How many numbers there are.
-        adding: 1 where a number has a bin; (numbers, bins).
-    """
-
-    columns: tuple[int, int]
-    exact_codes: NDArray[np.int64]
-    size: int
-    adding: Floats
-
-    def exact_pairs(self, other: "_Group") -> Floats:
-        """The exact counts of every bin of the one with every bin of the other."""
-        if other is self:
-            exact_counts = np.bincount(self.exact_codes, minlength=self.size)
-            return self.adding.T @ (exact_counts[:, None] * self.adding)
-        exact_table = np.zeros(self.size * other.size, np.int64)
-        for part in range(0, len(self.exact_codes), ROWS_AT_ONCE):
-            at = slice(part, part + ROWS_AT_ONCE)
-            cells = self.exact_codes[at] * other.size
-            cells += other.exact_codes[at]
-            exact_table += np.bincount(cells, minlength=len(exact_table))
-        return self.adding.T @ exact_table.reshape(self.size, other.size).astype(np.float64) @ other.adding
-
-
-def _groups(
-    exact: Mapping[str, NDArray[Any]], columns: Sequence[str], sizes: Sequence[int], strip: tuple[int, int]
-) -> list[_Group]:
-    """The columns of a strip in groups of at most `MOST_TOGETHER` joint numbers, or of one column that has more."""
-    codes, found = ExactCodes(exact), list[_Group]()
-    first = strip[0]
-    while first < strip[1]:
-        last, size, exact_codes, parts = first, 1, np.zeros(len(exact[columns[first]]), np.int64), list[Floats]()
-        while last < strip[1] and (last == first or size * (sizes[last] + 1) <= MOST_TOGETHER):
-            own, inside = codes.column(columns[last], sizes[last])
-            if inside is not None:
-                own = np.where(inside, own, sizes[last])  # a number that has no bin
-            numbers = sizes[last] + (inside is not None)
-            exact_codes = exact_codes * numbers + own
-            parts = [np.repeat(part, numbers, axis=0) for part in parts]
-            parts.append(np.tile(np.eye(numbers, sizes[last]), (size, 1)))
-            size, last = size * numbers, last + 1
-        found.append(_Group((first, last), exact_codes, size, np.concatenate(parts, axis=1)))
-        first = last
-    return found

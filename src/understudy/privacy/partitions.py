@@ -1,20 +1,20 @@
 """Partitions: the rows of a table in pieces, each of which is in memory or is read when a mechanism asks for it.
 
 The one rule: what a row becomes does not depend on the piece that it is in. A row goes by its number in the table, and
-what a map draws for it is a function of that number (`row_maps.uniforms`). So any cut of a table into partitions gives
+what a map draws for it is a function of that number (`row_draws`). So any cut of a table into partitions gives
 the same rows, and sums over them in whole numbers have the same bits.
 """
 
 import dataclasses
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.privacy import row_maps
 from understudy.privacy.piecewise import numbers
+from understudy.privacy.row_draws import RowUniforms
 from understudy.privacy.row_maps import RowMap
 from understudy.privacy.scratch import Kept, Scratch
 
@@ -23,6 +23,8 @@ Arrays = list[NDArray[Any]]
 Places = NDArray[np.int64]
 Units = NDArray[np.int64 | np.uint64]
 """Whose each row is: the number of its unit, (rows,), or 128 bits of a keyed hash, (rows, 2)."""
+BLOCK = 2**15
+"""A map makes so many rows at a time, so that what it computes on the way stays in a processor's cache."""
 
 
 class Reader(Protocol):
@@ -136,6 +138,35 @@ class Held:
         return self.units
 
 
+class KeptColumns:
+    """Columns of whole numbers that were asked for, for as long as somebody may ask again.
+
+    Args:
+        often: Those that are kept as soon as they are there: codes of categories, which take long to read, and bins of
+            levels, which methods that choose what to count read often. Others are if they are asked for a second time.
+    """
+
+    def __init__(self, scratch: Scratch, often: Iterable[str]):
+        self._scratch, self._often, self._lock = scratch, frozenset(often), threading.Lock()
+        self._asked: set[tuple[int, str]] = set()
+        self._kept: dict[tuple[int, str], Kept] = {}
+
+    def find(self, first: int, names: Sequence[str]) -> Columns:
+        """Those columns of the partition that begins with this row that were kept."""
+        kept = {name: self._kept[first, name] for name in names if (first, name) in self._kept}
+        return {name: each.exact() for name, each in kept.items()}
+
+    def add(self, first: int, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Keeps columns that are whole numbers and will be asked for again."""
+        for name, exact in columns.items():
+            if exact.dtype.kind in "iu":
+                with self._lock:
+                    again = name in self._often or (first, name) in self._asked
+                    self._asked.add((first, name))
+                if again and (first, name) not in self._kept:
+                    self._kept[first, name] = self._scratch.keep(exact)
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Read:
     """A partition that is read when it is asked for.
@@ -144,6 +175,7 @@ class Read:
         kept_bits, leader_bits: Of rows that are bounded by unit, as bits: which are kept, and which of them is the
             first of its unit.
         seeds: Of the hash of units; None if each row is its own.
+        codes: Columns of codes that were read before, of all partitions.
     """
 
     reader: Reader
@@ -151,6 +183,7 @@ class Read:
     kept_bits: NDArray[np.uint8] | None = None
     leader_bits: NDArray[np.uint8] | None = None
     seeds: tuple[int, int] | None = None
+    codes: KeptColumns | None = None
 
     @property
     def span(self) -> int:
@@ -165,8 +198,18 @@ class Read:
         return self.seeds is not None
 
     def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
-        taken, found = places(self, at), self.reader.read(names)
+        taken, found = places(self, at), self._all(names)
         return {name: found[name] if taken is None else found[name][taken] for name in names}
+
+    def _all(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+        """Some columns of all rows, those that are left out included."""
+        if self.codes is None:
+            return self.reader.read(names)
+        kept = self.codes.find(self.first, names)
+        missing = [name for name in names if name not in kept]
+        found: Mapping[str, NDArray[Any]] = self.reader.read(missing) if missing else {}
+        self.codes.add(self.first, found)
+        return {**kept, **found}
 
     def exact_units(self) -> Units | None:
         if self.seeds is None:
@@ -198,7 +241,7 @@ class Recode:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Sequence[NDArray[Any]], uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
+    def apply(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         codes = numbers(columns[0])
         known = (codes >= 0) & (codes < len(self.exact_codes))
         recoded = np.full(len(codes), -1, dtype=np.int64)
@@ -209,40 +252,13 @@ class Recode:
 Maps = Mapping[str, RowMap | Recode]
 
 
-class Derivation:
-    """The columns of a derivation that were asked for, for as long as somebody derives from it.
-
-    Whole numbers that are asked for a second time are kept: methods that choose what to count read them often.
-    """
-
-    def __init__(self, scratch: Scratch):
-        self._scratch, self._lock = scratch, threading.Lock()
-        self._asked: set[tuple[int, str]] = set()
-        self._kept: dict[tuple[int, str], Kept] = {}
-
-    def find(self, first: int, name: str) -> NDArray[Any] | None:
-        """A column of the partition that begins with this row, if it was kept."""
-        kept = self._kept.get((first, name))
-        return None if kept is None else kept.exact()
-
-    def add(self, first: int, columns: Columns) -> None:
-        """Keeps columns that were computed, if they are whole numbers and not asked for the first time."""
-        for name, exact in columns.items():
-            if exact.dtype.kind in "iu":
-                with self._lock:
-                    again = (first, name) in self._asked
-                    self._asked.add((first, name))
-                if again and (first, name) not in self._kept:
-                    self._kept[first, name] = self._scratch.keep(exact)
-
-
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Derived:
     """A partition whose columns are computed from those of another, row by row, when they are asked for."""
 
     base: Partition
     maps: Maps
-    derivation: Derivation | None = None
+    derived: KeptColumns | None = None
 
     @property
     def first(self) -> int:
@@ -261,37 +277,49 @@ class Derived:
         return self.base.has_units
 
     def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
-        found: Columns = {}
-        if self.derivation is not None:
-            kept = {name: self.derivation.find(self.first, name) for name in names if name in self.maps}
-            found = {name: exact if at is None else exact[at] for name, exact in kept.items() if exact is not None}
+        kept = {} if self.derived is None else self.derived.find(self.first, [n for n in names if n in self.maps])
+        found = {name: exact if at is None else exact[at] for name, exact in kept.items()}
         missing = {name: self.maps[name] for name in names if name in self.maps and name not in found}
         beside = [name for name in names if name not in self.maps]
         needed = dict.fromkeys([*beside, *(source for each in missing.values() for source in each.sources)])
         below = self.base.exact(list(needed), at) if needed else {}
-        made = mapped(missing, below, self.first, self.span, places(self.base, at))
-        if self.derivation is not None and at is None:
-            self.derivation.add(self.first, made)
+        made = mapped(missing, below, self.first, places(self.base, at))
+        if self.derived is not None and at is None:
+            self.derived.add(self.first, made)
         return {name: below[name] if name in beside else found[name] if name in found else made[name] for name in names}
 
     def exact_units(self) -> Units | None:
         return self.base.exact_units()
 
 
-def mapped(maps: Maps, below: Mapping[str, NDArray[Any]], first: int, span: int, at: Places | None) -> Columns:
-    """What maps make of rows: those at some places, or all, of a span of a table that begins with row `first`.
+def mapped(maps: Maps, below: Mapping[str, NDArray[Any]], first: int, at: Places | None) -> Columns:
+    """What maps make of rows: those at some places, or all, of the rows of a table that begin with row `first`.
 
     Privacy:
         Releases nothing. A row of the result depends on the same row alone (`row_maps` says why). No value raises or
         warns.
     """
-    columns: dict[str, NDArray[Any]] = {}
     with np.errstate(all="ignore"):
-        for name, row_map in maps.items():
-            exact = [below[source] for source in row_map.sources]
-            if isinstance(row_map, Recode):
-                columns[name] = row_map.apply(exact, np.zeros((0, len(exact[0]))))
-                continue
-            drawn = row_maps.uniforms(row_map, first, span)
-            columns[name] = row_map.apply(exact, drawn if at is None else drawn[:, at])
-    return columns
+        return {name: _made(each, [below[source] for source in each.sources], first, at) for name, each in maps.items()}
+
+
+def _made(row_map: RowMap | Recode, exact: Arrays, first: int, at: Places | None) -> NDArray[Any]:
+    """What one map makes of rows, block by block."""
+    rows = len(exact[0])
+    made = _block(row_map, exact, first, at, 0)
+    if rows <= BLOCK:
+        return made
+    found = np.empty(rows, made.dtype)
+    found[:BLOCK] = made
+    for start in range(BLOCK, rows, BLOCK):
+        found[start : start + BLOCK] = _block(row_map, exact, first, at, start)
+    return found
+
+
+def _block(row_map: RowMap | Recode, exact: Arrays, first: int, at: Places | None, start: int) -> NDArray[Any]:
+    some = [column[start : start + BLOCK] for column in exact]
+    if isinstance(row_map, Recode):
+        return row_map.apply(some)
+    if at is None:
+        return row_map.apply(some, RowUniforms(row_map, first + start, len(some[0])))
+    return row_map.apply(some, RowUniforms(row_map, first, len(some[0]), at[start : start + BLOCK]))

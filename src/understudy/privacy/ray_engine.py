@@ -24,12 +24,14 @@ from typing import Any
 
 from understudy.core import ray_tasks, wire
 from understudy.core.ray_tasks import EngineError
-from understudy.privacy.partitions import Arrays, Derived, Partition, Read, Task
+from understudy.core.workers import one_thread_variables
+from understudy.privacy.partitions import Arrays, Derived, Maps, Partition, Read, Task
 from understudy.privacy.row_maps import LevelBin, MissingScore, NormalScore, OneHot
 
 TRIES = 20
 """A task whose worker or node dies is tried again so often."""
 _DRAWING = (NormalScore, MissingScore, LevelBin, OneHot)  # The maps that hold a key.
+_NONCE = 12  # Bytes of a nonce, before what it encrypts.
 _AT_ONCE = 3  # Tasks that are given out for each core of the cluster, so that none waits and few results do.
 
 
@@ -62,9 +64,10 @@ class RayEngine:
     def each(self, parts: Sequence[Partition], task: Task) -> Iterator[tuple[int, Arrays]]:
         """What a task makes of every partition, by its number, as tasks of the cluster end."""
         ray = self._ray
-        work = ray.remote(max_retries=TRIES, num_cpus=1)(_work)
+        alone = {"env_vars": one_thread_variables()}  # a worker has one core, and libraries that would take all
+        work = ray.remote(max_retries=TRIES, num_cpus=1, runtime_env=alone)(_work)
         most = _AT_ONCE * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        shared = ray.put(encrypted(self._key, task))
+        shared = ray.put(encrypted(self._key, Pass(task, levels(parts))))
         left, running = list(enumerate(parts)), {}
         left.reverse()
         while left or running:
@@ -108,24 +111,57 @@ class Failure:
         return kind(self.message)
 
 
-def _work(key: bytes, part: bytes, task: bytes, *blocks: object) -> bytes:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Pass:
+    """What is the same for all partitions of a pass: the task, and the maps of columns, the last derived first."""
+
+    task: Task
+    levels: Sequence[Maps]
+
+    def of(self, part: Partition) -> Arrays:
+        """What the task makes of a partition, of which the source was sent."""
+        for maps in reversed(self.levels):
+            part = Derived(part, maps)
+        return self.task.of(part)
+
+
+_LAST: dict[bytes, Pass] = {}  # The pass that a worker has seen last, by the nonce that it came under.
+
+
+def _work(key: bytes, part: bytes, shared: bytes, *blocks: object) -> bytes:
     """Runs on a worker: what the task makes of a partition, encrypted; whatever goes wrong, encrypted too."""
     try:
         given = decrypted(key, part)
-        return encrypted(key, decrypted(key, task).of(_with_block(given, blocks[0]) if blocks else given))
+        if (nonce := bytes(shared[:_NONCE])) not in _LAST:
+            _LAST.clear()
+            _LAST[nonce] = decrypted(key, shared)
+        return encrypted(key, _LAST[nonce].of(_with_block(given, blocks[0]) if blocks else given))
     except BaseException as error:  # a traceback would be written to a log
         return encrypted(key, Failure.of(error))
 
 
+def levels(parts: Sequence[Partition]) -> list[Maps]:
+    """The maps that all partitions are derived by, with keys that open one stream each."""
+    found: list[Maps] = []
+    part = next(iter(parts), None)
+    while isinstance(part, Derived):
+        maps = {
+            name: dataclasses.replace(each, key=each.key.sealed()) if isinstance(each, _DRAWING) else each
+            for name, each in part.maps.items()
+        }
+        found.append(maps)
+        part = part.base
+    return found
+
+
 def shipped(part: Partition) -> Partition:
-    """A partition as a task gets it: without what is kept here, and with keys that open one stream each."""
-    if not isinstance(part, Derived):
-        return _with_block(part, None) if references(part) else part
-    maps = {
-        name: dataclasses.replace(each, key=each.key.sealed()) if isinstance(each, _DRAWING) else each
-        for name, each in part.maps.items()
-    }
-    return Derived(shipped(part.base), maps)
+    """The source of a partition as a task gets it: without what is kept here."""
+    while isinstance(part, Derived):
+        part = part.base
+    if not isinstance(part, Read):
+        return part
+    alone = dataclasses.replace(part, codes=None)
+    return _with_block(alone, None) if references(part) else alone
 
 
 def references(part: Partition) -> list[Any]:
@@ -138,8 +174,6 @@ def references(part: Partition) -> list[Any]:
 
 def _with_block(part: Partition, block: Any) -> Partition:
     """A partition whose reader has a block, or none, in the place of the reference to it."""
-    if isinstance(part, Derived):
-        return dataclasses.replace(part, base=_with_block(part.base, block))
     assert isinstance(part, Read)
     reader: Any = part.reader
     return dataclasses.replace(part, reader=reader.with_block(block))
@@ -149,7 +183,7 @@ def encrypted(key: bytes, value: object) -> bytes:
     """An object under a key and a nonce of its own."""
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-    nonce = os.urandom(12)
+    nonce = os.urandom(_NONCE)
     return nonce + ChaCha20Poly1305(key).encrypt(nonce, wire.pack(value), None)
 
 
@@ -157,4 +191,4 @@ def decrypted(key: bytes, content: bytes) -> Any:
     """The object; only what was encrypted under the same key is ever read."""
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-    return wire.unpack(ChaCha20Poly1305(key).decrypt(content[:12], content[12:], None))
+    return wire.unpack(ChaCha20Poly1305(key).decrypt(content[:_NONCE], content[_NONCE:], None))

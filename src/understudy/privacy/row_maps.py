@@ -18,7 +18,7 @@ Every map keeps three promises.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, cast, get_args
+from typing import Any, Protocol, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,13 @@ from understudy.privacy.piecewise import LARGEST, Distribution, Floats, LevelSca
 Columns = Sequence[NDArray[Any]]
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Uniforms(Protocol):
+    """Uniform numbers for some rows, some for each: number i of every row by its place, as of an array."""
+
+    def __getitem__(self, number: int, /) -> Floats: ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class ValueBin:
     """The bin of a value: i for [edges[i], edges[i + 1]), the nearest beyond the edges, and a last for missing ones."""
 
@@ -41,9 +47,10 @@ class ValueBin:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Whole:
-        found = bin_of(numbers(columns[0]), self.edges)
-        return np.where(found < 0, len(self.edges) - 1, found)
+    def apply(self, columns: Columns, uniforms: Uniforms) -> Whole:
+        found = bin_of(numbers(columns[0]), self.edges, self)
+        found[found < 0] = len(self.edges) - 1
+        return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,14 +65,14 @@ class Code:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Whole:
+    def apply(self, columns: Columns, uniforms: Uniforms) -> Whole:
         codes = numbers(columns[0])
         known = (codes >= 0) & (codes < self.size)
         found = np.where(known, codes, -1.0).astype(np.int64)
         return np.where(is_missing(codes, coded=True), self.missing, found)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class LevelBin:
     """The bin of a value's level: i for [edges[i], edges[i + 1]), by the middle of the value's interval of levels.
 
@@ -91,15 +98,20 @@ class LevelBin:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Whole | Floats:
-        below, above = self.scale.interval(columns[0])
-        found = bin_of((below + above) / 2, self.edges)
-        instead = len(self.edges) - 1 if self.nullable else bin_of(uniforms[0], self.edges)
-        found = np.where(found < 0, instead, found)
-        return found if self.groups is None else self.groups[found]
+    def apply(self, columns: Columns, uniforms: Uniforms) -> Whole | Floats:
+        x = self.scale.clamped(columns[0])
+        found = self.scale.tabulated(self, x, self._bins)
+        gone = np.flatnonzero(np.isnan(x))
+        if len(gone):
+            found[gone] = len(self.edges) - 1 if self.nullable else bin_of(uniforms[0][gone], self.edges)
+        return found if self.groups is None else self.groups.take(found)
+
+    def _bins(self, x: Floats) -> Whole:
+        below, above = self.scale.distribution.interval(x)
+        return bin_of((below + above) / 2, self.edges, self)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class NormalScore:
     """The standard normal score of a value's level.
 
@@ -127,19 +139,44 @@ class NormalScore:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Floats:
-        below, above = self.scale.interval(columns[0])
-        gone = np.isnan(below)
-        wide = above - below > self.widest
-        if not self.nullable:
-            below, above = np.where(gone, uniforms[0], below), np.where(gone, uniforms[0], above)
-        below, above = np.clip(below, self.edge, 1 - self.edge), np.clip(above, self.edge, 1 - self.edge)
-        score = _spread(below, above, uniforms[-1]) if self.spread else mean_score(below, above)
-        if self.spread and self.widest < 1:
-            score = np.where(wide, mean_score(below, above), score)
-        if self.weighting is not None:
-            score = self.weighting.score(self.scale.distribution.quantile((below + above) / 2), score)
-        return np.where(gone, 0.0, score) if self.nullable else score
+    def apply(self, columns: Columns, uniforms: Uniforms) -> Floats:
+        x = self.scale.clamped(columns[0])
+        score = self._spread_scores(x, uniforms) if self.spread else self.scale.tabulated(self, x, self._mean_scores)
+        gone = np.flatnonzero(np.isnan(x))
+        if len(gone) and self.nullable:
+            score[gone] = 0.0
+        elif len(gone):
+            level = self._held(uniforms[0][gone])
+            score[gone] = self._weighted(normal_score(level), level)
+        return score
+
+    def _mean_scores(self, x: Floats) -> Floats:
+        """The mean scores over the intervals of numbers."""
+        below, above = self.scale.distribution.interval(x)
+        low = self._held(below)
+        high = low if above is below else self._held(above)
+        return self._weighted(mean_score(low, high), low if high is low else (low + high) / 2)
+
+    def _spread_scores(self, x: Floats, uniforms: Uniforms) -> Floats:
+        """The scores of random levels of the intervals of numbers, but mean scores over the widest."""
+        below, above = self.scale.distribution.interval(x)
+        low = self._held(below)
+        if above is below:
+            return self._weighted(normal_score(low), low)
+        high = self._held(above)
+        score = _spread(low, high, uniforms[-1])
+        if self.widest < 1:
+            wide = np.flatnonzero(above - below > self.widest)
+            score[wide] = mean_score(low[wide], high[wide])
+        return self._weighted(score, (low + high) / 2)
+
+    def _held(self, levels: Floats) -> Floats:
+        return np.clip(levels, self.edge, 1 - self.edge)
+
+    def _weighted(self, score: Floats, level: Floats) -> Floats:
+        if self.weighting is None:
+            return score
+        return self.weighting.score(self.scale.distribution.quantile(level), score)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -163,7 +200,7 @@ class MissingScore:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Floats:
+    def apply(self, columns: Columns, uniforms: Uniforms) -> Floats:
         gone, start = is_missing(columns[0], coded=self.coded), 1.0 - self.share
         below = np.clip(np.where(gone, start, 0.0), self.edge, 1 - self.edge)
         above = np.clip(np.where(gone, 1.0, start), self.edge, 1 - self.edge)
@@ -186,11 +223,11 @@ class MissingFlag:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Floats:
+    def apply(self, columns: Columns, uniforms: Uniforms) -> Floats:
         return (is_missing(columns[0], coded=False) == self.missing).astype(np.float64)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class OneHot:
     """1.0 where a column of codes is in one category and 0.0 elsewhere.
 
@@ -214,13 +251,16 @@ class OneHot:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Floats:
+    def apply(self, columns: Columns, uniforms: Uniforms) -> Floats:
         codes = numbers(columns[0])
-        if self.nullable:
-            instead = float(self.size)
-        else:
-            instead = np.clip(self.distribution.quantile(uniforms[0]), 0, self.size - 1)
-        return (np.where(is_missing(codes, coded=True), instead, codes) == self.category).astype(np.float64)
+        found = (codes == self.category).astype(np.float64)
+        gone = np.flatnonzero(is_missing(codes, coded=True))
+        if len(gone) and self.nullable:
+            found[gone] = float(self.category == self.size)
+        elif len(gone):
+            instead = np.clip(self.distribution.quantile(uniforms[0][gone]), 0, self.size - 1)
+            found[gone] = instead == self.category
+        return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -229,7 +269,7 @@ class ArgMax:
 
     sources: tuple[str, ...]
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Whole:
+    def apply(self, columns: Columns, uniforms: Uniforms) -> Whole:
         stacked = np.stack([numbers(column) for column in columns])
         return np.argmax(np.where(np.isnan(stacked), -np.inf, stacked), axis=0)
 
@@ -246,7 +286,7 @@ class Clip:
     def sources(self) -> tuple[str, ...]:
         return (self.source,)
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Floats:
+    def apply(self, columns: Columns, uniforms: Uniforms) -> Floats:
         return np.clip(np.nan_to_num(numbers(columns[0])), self.low, self.high)
 
 
@@ -262,7 +302,7 @@ class Gap:
     def sources(self) -> tuple[str, ...]:
         return (self.upper, self.lower)
 
-    def apply(self, columns: Columns, uniforms: Floats) -> Floats:
+    def apply(self, columns: Columns, uniforms: Uniforms) -> Floats:
         upper, lower = (np.clip(numbers(column), -LARGEST, LARGEST) for column in columns)
         return (upper - lower) / self.unit
 
@@ -271,32 +311,6 @@ RowMap = ValueBin | Code | LevelBin | NormalScore | MissingScore | MissingFlag |
 ROW_MAPS: tuple[type, ...] = get_args(RowMap)
 _MATHEMATICS = (Distribution, LevelScale, ValueWeighting)
 _PLAIN = (str, bool, int, float, type(None), np.float64, np.int64, np.bool_, Key)
-
-
-def draws(row_map: RowMap) -> int:
-    """How many uniform numbers a map uses for each row."""
-    match row_map:
-        case NormalScore():
-            return (not row_map.nullable) + row_map.spread
-        case MissingScore():
-            return int(row_map.spread)
-        case LevelBin() | OneHot():
-            return int(not row_map.nullable)
-        case _:
-            return 0
-
-
-def uniforms(row_map: RowMap, first: int, rows: int) -> Floats:
-    """The uniform numbers of so many rows, of which the first has this number in its table: (draws, rows).
-
-    Row i has the words i · draws to (i + 1) · draws of the stream that belongs to the map's key. So a row has the same
-    numbers whichever rows are read with it, and one row more at the end leaves those of all others as they are.
-    """
-    each = draws(row_map)
-    if not isinstance(row_map, NormalScore | MissingScore | LevelBin | OneHot) or not each:
-        return np.zeros((0, rows))
-    words = row_map.key.sealed().words(each * rows, start=each * first)
-    return np.ascontiguousarray(((words >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(rows, each).T)
 
 
 def check(row_map: object) -> None:

@@ -7,6 +7,7 @@ Neighbours differ by one unit: a row, or all rows of one value of the unit colum
 # pyright: reportPrivateUsage=false
 
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, Self, final
 
@@ -18,11 +19,11 @@ from understudy.privacy import row_maps, units
 from understudy.privacy.ancestors import Ancestor
 from understudy.privacy.ancestors import check as check_ancestors
 from understudy.privacy.partitions import (
-    Derivation,
     Derived,
     Drawn,
     Engine,
     Held,
+    KeptColumns,
     Maps,
     Partition,
     Read,
@@ -45,13 +46,14 @@ class PrivateRows:
         max_rows_per_unit: The most rows that one unit has in here; public.
     """
 
-    __slots__ = ("_drawn", "_engine", "_exact_labels", "_names", "_parts", "_scratch", "max_rows_per_unit")
+    __slots__ = ("_counted", "_drawn", "_engine", "_exact_labels", "_names", "_parts", "_scratch", "max_rows_per_unit")
 
     _parts: tuple[Partition, ...]
     _names: tuple[str, ...]
     _exact_labels: dict[str, Sequence[str]]
     _scratch: Scratch | None  # Keeps columns of partitions that are not in memory.
     _engine: Engine | None
+    _counted: list[weakref.ref[Any]]  # Whoever has exact counts of marginals of these rows.
     _drawn: Drawn | None  # If these are some units of a table: which.
     max_rows_per_unit: int
 
@@ -83,6 +85,7 @@ class PrivateRows:
         keep(self, "_scratch", scratch)
         keep(self, "_engine", engine)
         keep(self, "_drawn", drawn)
+        keep(self, "_counted", [])
         keep(self, "max_rows_per_unit", max_rows_per_unit)
         return self
 
@@ -144,15 +147,16 @@ class PrivateRows:
 
     def _derived(self, maps: Maps, names: Sequence[str], labels: Mapping[str, Sequence[str]]) -> "PrivateRows":
         """Rows with columns of these names, made by maps or as they are: at once in memory, else when asked for."""
-        derivation = None if self._scratch is None else Derivation(self._scratch)
+        often = [name for name, each in maps.items() if isinstance(each, row_maps.LevelBin)]
+        kept = None if self._scratch is None else KeptColumns(self._scratch, often)
         parts: list[Partition] = []
         for part in self._parts:
             if isinstance(part, Held):
-                columns = mapped(maps, part.columns, part.first, part.span, part.kept)
+                columns = mapped(maps, part.columns, part.first, part.kept)
                 held = {name: columns[name] if name in columns else part.columns[name] for name in names}
                 parts.append(Held(held, part.first, part.span, part.kept, part.units))
             else:
-                parts.append(Derived(part, maps, derivation))
+                parts.append(Derived(part, maps, kept))
         return self._of(parts, names, labels, self.max_rows_per_unit, self._scratch, self._engine, self._drawn)
 
     def relabel(
@@ -291,8 +295,9 @@ def lock_readers(
     """
     readers = [reader for reader in readers if reader.rows]  # so that a partition goes by the number of its first row
     firsts = np.cumsum([0, *(reader.rows for reader in readers)]).tolist()
-    parts = [Read(reader, first) for reader, first in zip(readers, firsts, strict=False)]
-    most = max_rows_per_unit if has_unit else 1
+    scratch, most = Scratch(memory), max_rows_per_unit if has_unit else 1
+    codes = KeptColumns(scratch, names)
+    parts = [Read(reader, first, codes=codes) for reader, first in zip(readers, firsts, strict=False)]
     if has_unit:
         parts = units.bounded_readers(parts, most, key.child("unit"))
-    return PrivateRows._of(parts, names, labels, most, Scratch(memory), engine)
+    return PrivateRows._of(parts, names, labels, most, scratch, engine)

@@ -9,6 +9,7 @@ Source: RFC 8439 for ChaCha20.
 # pyright: strict
 
 import dataclasses
+import errno
 import os
 import tempfile
 import threading
@@ -18,7 +19,7 @@ from typing import Any, BinaryIO, final
 import numpy as np
 from numpy.typing import NDArray
 
-MEMORY = 2**29
+MEMORY = 2**27
 """Columns kept between passes may take so many bytes of memory before they go to the file."""
 
 
@@ -54,20 +55,24 @@ class Scratch:
                 kept = Kept(self, small)
                 weakref.finalize(kept, self._give_back, small.nbytes)
                 return kept
-            return Kept(self, self._write(small))
+            written, file = self._placed(small)
+        hidden = self._encrypted(small.tobytes(), written.number)
+        if os.pwrite(file.fileno(), hidden, written.offset) < len(hidden):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return Kept(self, written)
 
     def _give_back(self, size: int) -> None:
         with self._lock:
             self._free += size
 
-    def _write(self, array: NDArray[Any]) -> _Written:
+    def _placed(self, array: NDArray[Any]) -> tuple[_Written, BinaryIO]:
+        """A place for an array in the file, and a stream of the cipher that no other has."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="understudy-")  # noqa: SIM115, closed with this object
             weakref.finalize(self, self._file.close)
         written = _Written(self._end, array.nbytes, self._count, array.dtype)
-        os.pwrite(self._file.fileno(), self._encrypted(array.tobytes(), written.number), written.offset)
         self._end, self._count = self._end + array.nbytes, self._count + 1
-        return written
+        return written, self._file
 
     def read(self, written: _Written) -> NDArray[Any]:
         """An array from the file."""

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
 from understudy.privacy import recording
-from understudy.privacy.counts import Codes, Marginal, check_groups, exact_marginals, make_plain
+from understudy.privacy.counts import Codes, check_groups, make_plain
+from understudy.privacy.exact_counts import Marginal, exact_marginals
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian, largest_with_gumbel
 from understudy.privacy.rows import PrivateRows

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.processors import cores
+from understudy.core.processors import cores, one_thread_each
 from understudy.privacy.partitions import Arrays, Engine, Partition, Task, count
 from understudy.privacy.rows import PrivateRows
 
@@ -44,7 +44,7 @@ class LocalEngine:
             for number, part in enumerate(parts):
                 yield number, task.of(part)
             return
-        with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
+        with one_thread_each(), concurrent.futures.ThreadPoolExecutor(cores()) as pool:
             waiting: collections.deque[tuple[int, concurrent.futures.Future[Arrays]]] = collections.deque()
             for number, part in enumerate(parts):
                 waiting.append((number, pool.submit(task.of, part)))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from understudy.core.settings import require
+from understudy.privacy.checkpoints import Checkpoint
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.plan import TIMES, PlannedMechanism
 
@@ -38,6 +39,10 @@ class TableLedger(Ledger):
     @property
     def on_step(self) -> Callable[[int, int], None] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._whole.on_step
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._whole.checkpoint
 
     def phase(self, what: str) -> None:
         self._whole.phase(f"{self._table}: {what}")
