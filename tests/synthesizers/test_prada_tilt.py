@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 from scipy.optimize import minimize
 
 from conftest import MIXED
@@ -140,11 +139,10 @@ def test_moments_are_products_of_features_of_two_columns_over_clipped_rows(monke
 
 def counted(codes, shares, penalty):
     """A count of one column."""
-    cells = sparse.csr_array(np.eye(len(shares))[codes])
     return CountTerm(
         cliques=(("a",),),
         sizes=(len(shares),),
-        cells=cells,
+        places=codes.astype(np.int32)[:, None],
         targets=np.array(shares),
         penalty=np.full(len(shares), penalty),
         variances=np.bincount(codes, minlength=len(shares)) / len(codes),

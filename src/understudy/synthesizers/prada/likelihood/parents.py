@@ -20,8 +20,10 @@ FEW_NATS = 0.01
 """Inputs that are no parents may be worth this much to a column, however little it takes from all of them."""
 RIDGE = 1e-3
 """Added to the variances of inputs before one is predicted from the others."""
+MOST_ROWS = 2**14
+"""Mutual information is found from about this many rows, ..."""
 MOST_CODES = 4096
-"""Mutual information is found from at most this many bins in all; columns of many bins are coarsened before it."""
+"""... and from at most this many bins in all; columns of many bins are coarsened before it."""
 
 Pairs = NDArray[np.bool_]
 Whole = NDArray[np.int64]
@@ -39,7 +41,9 @@ def candidate_parents(codes: Sequence[Whole], weights: NDArray, most: int) -> Pa
     pairs = np.tril(np.ones((len(codes), len(codes)), bool), -1)
     if len(codes) - 1 <= most:
         return pairs
-    nats = np.where(pairs, mutual_information(_coarse(codes), weights), -1.0)
+    step = max(1, len(weights) // MOST_ROWS)
+    some = [code[::step] for code in codes]
+    nats = np.where(pairs, mutual_information(_coarse(some), weights[::step]), -1.0)
     ranks = np.argsort(np.argsort(-nats, axis=1, kind="stable"), axis=1)
     return pairs & (ranks < most)
 

@@ -20,6 +20,7 @@ Sources: Della Pietra, Della Pietra and Lafferty (1997), "Inducing features of r
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -71,12 +72,13 @@ class CountTerm:
     """Measured marginals: which cells every row of the pool is in, the measured shares, and λ of each cell.
 
     Attributes:
+        places: The cell of every row in each marginal, among those of all: (rows, marginals).
         variances: About those of the cells, in the pool.
     """
 
     cliques: tuple[tuple[str, ...], ...]
     sizes: tuple[int, ...]  # their cells
-    cells: "sparse.csr_array"  # (rows, cells): 1 where a row is in a cell
+    places: NDArray[np.int32]
     targets: Floats
     penalty: Floats
     variances: Floats
@@ -85,9 +87,18 @@ class CountTerm:
     def size(self) -> int:
         return len(self.targets)
 
+    @functools.cached_property
+    def cells(self) -> "sparse.csr_array":
+        """1 where a row is in a cell: (rows, cells)."""
+        from scipy import sparse
+
+        rows, width = self.places.shape
+        starts = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
+        return sparse.csr_array((np.ones(rows * width), self.places.ravel(), starts), shape=(rows, self.size))
+
     def part(self, rows: slice) -> "CountTerm":
         """The same term, of some rows of the pool."""
-        return dataclasses.replace(self, cells=self.cells[rows])
+        return dataclasses.replace(self, places=self.places[rows])
 
     def scores(self, theta: Floats) -> Floats:
         return self.cells @ theta
@@ -150,8 +161,6 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
         codes: The bin of every row of the pool, by column.
         rows: How many rows the table has.
     """
-    from scipy import sparse
-
     cliques, places, shares, penalty, variances, size = [], [], [], [], [], 0
     pool = len(next(iter(codes.values())))
     for each in measured:
@@ -168,13 +177,10 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
             penalty.append((noise**2 + made / pool) / excess)
             variances.append(made)
             size += len(share)
-    index = np.stack(places, axis=1).ravel() if places else np.zeros(0, np.int64)
-    starts = np.arange(pool + 1) * len(places)
-    cells = sparse.csr_array((np.ones(len(index)), index, starts), shape=(pool, size))
     return CountTerm(
         cliques=tuple(cliques),
         sizes=tuple(map(len, shares)),
-        cells=cells,
+        places=np.stack(places, axis=1, dtype=np.int32, casting="unsafe") if places else np.zeros((pool, 0), np.int32),
         targets=np.concatenate([np.zeros(0), *shares]),
         penalty=np.concatenate([np.zeros(0), *penalty]),
         variances=np.concatenate([np.zeros(0), *variances]),
