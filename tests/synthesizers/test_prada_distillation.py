@@ -279,3 +279,12 @@ def test_a_larger_group_of_weights_has_a_larger_penalty():
     starts = [Prediction(np.zeros((1, len(c.sources))), np.zeros(1), np.ones(1), np.ones(len(c.sources))) for c in made]
     found = schedule.penalties(1.0, made, starts, reading().owners, start_noise=0.01, rows=1e4, noise=1e-2)
     assert found[6][2] == pytest.approx(2 * found[6][0])
+
+
+def test_rates_fall_where_the_noise_in_a_gradient_is_large():
+    made = columns(every_pair(7))
+    weights = sum(own.first.size + own.second.size for own in made)
+    just = schedule.STEADY / np.sqrt(weights)
+    assert schedule.steady_rate(0.01, made, just / 10) == schedule.steady_rate(0.01, made, 0.0) == 0.01
+    assert schedule.steady_rate(0.01, made, just) == pytest.approx(0.01)
+    assert schedule.steady_rate(0.01, made, 5 * just) == pytest.approx(0.002)

@@ -448,6 +448,23 @@ def test_it_finds_the_parents_of_simulated_columns(graph, equations):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_column_reads_what_is_no_parent_unless_it_is_cut(cut):
+    """The correlated columns are parents; one that is alone is none, and is read if inputs are not cut."""
+    frame, schema = simulated(3000)
+    method = dataclasses.replace(quick("prada"), cut=cut, threshold=0.1)
+    model = understudy.fit(frame, schema, method, epsilon=50.0, seed=0)
+    made, names = model.generator.densities, model.generator.names
+    read = {
+        name: [names[k] for k in np.unique(made.reading.owners[made.columns[j].sources])]
+        for j, name in enumerate(names)
+    }
+    assert all(set(model.parents[name]) <= set(read[name]) for name in names)
+    assert "alone" not in model.parents["b"]
+    assert (read == model.parents) is cut
+
+
+@pytest.mark.slow
 def test_a_column_has_no_more_parents_than_it_may():
     draw = np.random.default_rng(0)
     common = draw.standard_normal(3000)
