@@ -19,10 +19,10 @@ from understudy.encoding.encoder import Encoder, EncoderFacts
 from understudy.model import FORMAT, GENERATOR, Model, ModelError, Savable
 from understudy.model import load as load_single
 from understudy.privacy.receipt import Receipt
-from understudy.synthesizers import FITTED, METHODS
+from understudy.synthesizers import FITTED, FITTED_FAMILIES, METHODS
 from understudy.synthesizers.base import Method
 from understudy.synthesizers.relational.drawing import DrawnTable, draw_children
-from understudy.synthesizers.relational.fitting import FittedTable
+from understudy.synthesizers.relational.fitted import FittedTable
 from understudy.tables.column import Column
 from understudy.tables.database_design import Design, designs
 from understudy.tables.database_schema import DatabaseSchema
@@ -221,7 +221,8 @@ def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
         generator = {key.removeprefix(GENERATOR): each for key, each in own.items() if key.startswith(GENERATOR)}
         facts = EncoderFacts(rows=document["tables"][name]["rows"], columns=document["tables"][name]["columns"])
         encoder = Encoder.from_arrays(design.flat, facts, own)
-        tables[name] = FittedTable(encoder, FITTED[method].from_arrays(generator))
+        known = FITTED_FAMILIES if design.ancestors and method in FITTED_FAMILIES else FITTED
+        tables[name] = FittedTable(encoder, known[method].from_arrays(generator))
     receipt = Receipt.from_json(json.dumps(document["receipt"]))
     single = None if document["single"] is None else Schema.parse(document["single"], "the model's schema")
     return DatabaseModel(schema, tables, receipt, METHODS[method](**settings), document["kind"], single)

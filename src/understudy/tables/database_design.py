@@ -35,6 +35,10 @@ LEARNED_ROWS = 1
 PLANNED_UNITS = 8_000
 """Batches of children are planned for so many units, each with all rows that are learned from."""
 
+PLACES = {"siblings": (1, 1), "rank": (1, 1), "first": (0, None), "last": (0, None)}
+"""What a row is drawn given of its place among its siblings, and the least it can be: how many there are, its rank,
+and whether it is the first or the last, 0 or 1."""
+
 Arrays = Mapping[str, NDArray[Any]]
 Whole = NDArray[np.int64]
 
@@ -44,7 +48,7 @@ class Context:
     """A column that a table is drawn given.
 
     Attributes:
-        kind: "ancestor", "siblings", "rank", "previous" or "mean".
+        kind: "ancestor", "previous", "mean", or one of `PLACES`.
         column: As the design has it; its name is that of the context column.
         table, source: Whose column it comes from: an ancestor's, or the table's own.
     """
@@ -134,6 +138,11 @@ class Design:
         ages = [each.column for each in self.ages if each.at == self.history.column]
         return self.history.start.name, self.history.gap.name, self.history.column, *ages
 
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """What follows from the order of a history and is never drawn: the order itself, and ages."""
+        return self.early[2:]
+
     # From values ------------------------------------------------------------------------------------------------------
 
     def measured(self, values: Arrays, previous: Whole, children: Mapping[str, Whole]) -> dict[str, NDArray[Any]]:
@@ -169,8 +178,8 @@ class Design:
         for each in self.context:
             if each.kind == "ancestor":
                 found[each.name] = ancestors[each.table][each.source]
-            elif each.kind in ("rank", "siblings"):
-                found[each.name] = (rank if each.kind == "rank" else siblings).astype(np.float64)
+            elif each.kind in PLACES:
+                found[each.name] = place_of(each.kind, rank, siblings)
             elif each.kind == "previous":
                 missing = -1 if own[each.source].dtype.kind == "i" else np.nan
                 found[each.name] = np.where(previous < 0, missing, own[each.source][previous])
@@ -325,8 +334,9 @@ def _context(
     most = int(table.max_per_parent or 1)
     places, last = list[Context](), list[Context]()
     if most > 1:
-        for kind in ("siblings", "rank"):
-            places.append(Context(kind, Column(name=kind + " of it", kind="integer", low=1, high=most), table.name))
+        for kind, (low, high) in PLACES.items():
+            bounds = {"low": low, "high": 1 if high is None else most - 1 + low}
+            places.append(Context(kind, Column(name=f"{kind} of it", kind="integer", **bounds), table.name))
         hidden = () if history is None else (history.start.name, history.gap.name)
         for column in own:
             if column.name in hidden or len(column.values or "ab") < 2:
@@ -342,6 +352,13 @@ def _context(
         if len(found) + len(more) <= MOST_CONTEXT:
             found += more
     return tuple(found)
+
+
+def place_of(kind: str, rank: Whole, siblings: Whole) -> NDArray[np.float64]:
+    """What a context of the kind says of rows of this rank with so many siblings."""
+    places = {"siblings": siblings, "rank": rank, "first": rank == 1, "last": rank == siblings}
+    found = places[kind]
+    return found.astype(np.float64)
 
 
 def running_mean(column: NDArray[Any], rank: Whole) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from understudy.encoding.plan import context_plan
 from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.table_ledger import named
 from understudy.synthesizers import FITTED
-from understudy.synthesizers.base import GivenSampler, Method
+from understudy.synthesizers.base import FamilyMethod, GivenSampler, Method
 from understudy.synthesizers.expected_time import expected_megabytes, expected_seconds
 from understudy.synthesizers.red_flags import red_flags
 from understudy.tables.database_design import Design
@@ -77,8 +77,14 @@ def _planned(design: Design, method: Method, delta: float) -> list[PlannedMechan
     return [
         *encoding.plan(design.own, share=drawn, delta=delta),
         *context_plan(len(design.context), share=method.encoding_share - drawn),
-        *method.plan(design.flat),
+        *(_planned_families(design, method) if design.ancestors else method.plan(design.flat)),
     ]
+
+
+def _planned_families(design: Design, method: Method) -> list[PlannedMechanism]:
+    if not isinstance(method, FamilyMethod):
+        return method.plan(design.flat)
+    return method.plan_families(len(design.own) - len(design.derived))
 
 
 def seconds_of(designs: Designs, method: Method, plan: list[PlannedMechanism], rows: int) -> tuple[float, float]:
