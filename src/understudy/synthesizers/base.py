@@ -112,7 +112,7 @@ class Simulation(Protocol):
         given: The columns that the table is drawn given.
         derived: Columns that follow from others and are never drawn.
         structural: Columns that are missing where a row's place among its siblings says so, and nowhere else.
-        raked: Given columns whose shares were measured well.
+        smooth: Given columns whose encoder says little of their values: means, which lie on no grid.
         history: If it has an order.
     """
 
@@ -126,7 +126,7 @@ class Simulation(Protocol):
     def structural(self) -> Collection[str]: ...
 
     @property
-    def raked(self) -> Collection[str]: ...
+    def smooth(self) -> Collection[str]: ...
 
     @property
     def history(self) -> "HistoryNames | None": ...

@@ -143,6 +143,11 @@ class Design:
         """What follows from the order of a history and is never drawn: the order itself, and ages."""
         return self.early[2:]
 
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """The columns that are drawn."""
+        return tuple(name for name in self.own.names if name not in self.derived)
+
     # From values ------------------------------------------------------------------------------------------------------
 
     def measured(self, values: Arrays, previous: Whole, children: Mapping[str, Whole]) -> dict[str, NDArray[Any]]:

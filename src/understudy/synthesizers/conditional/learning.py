@@ -17,7 +17,6 @@ Sources: Berger, Della Pietra and Della Pietra (1996), "A maximum entropy approa
 Nocedal (1980), "Updating quasi-Newton matrices with limited storage".
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +24,8 @@ from numpy.typing import NDArray
 
 from understudy.synthesizers.conditional.basis import Bases
 from understudy.synthesizers.conditional.density import Column, add_stay
+from understudy.synthesizers.conditional.pools import CodedPool
+from understudy.synthesizers.conditional.targets import Targets
 
 Floats = NDArray[np.float64]
 Single = NDArray[np.float32]
@@ -34,58 +35,14 @@ ITERATIONS = 30
 """L-BFGS makes at most so many steps; it starts where the last fit ended."""
 TOLERANCE = 1e-7
 """It ends when a step gains less than this part of the objective."""
+LEAST_PENALTY = 2e-4
+"""λ v is at least this, however little noise there is."""
 SMALLEST = 1e-5
-"""λ is at least this."""
+"""λ of what is not a weight."""
 LANDING_PENALTY = 1e-4
 """λ of the orders that gaps lead to."""
 LEAST_SHARE = 1e-6
 """No bin is taken to be rarer than this."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Targets:
-    """What was released of one column.
-
-    Attributes:
-        reads: The functions that it reads.
-        covariances: Of every product, (functions that it reads, functions of its own).
-        noise: τ of each; infinite where nothing was released.
-        prior: v of every function that it reads.
-        shares: Of its bins.
-        stay: How many rows have the category of the row before; None if that was not released.
-        before: The column of that category.
-        landings: Of a gap, the shares of the orders that it leads to (landing.py).
-    """
-
-    reads: Whole
-    covariances: Floats
-    noise: Floats
-    prior: Floats
-    shares: Floats
-    stay: float | None = None
-    before: int = -1
-    landings: Floats | None = None
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class CodedPool:
-    """Rows that a model draws: the bins of all columns, and their functions.
-
-    Attributes:
-        codes: (columns, rows).
-        functions: (rows, functions).
-        weights: Of the rows, of mean 1: what their contexts count.
-        landings: Of a history, the order that every gap leads to: (rows, bins of gaps).
-    """
-
-    codes: Whole
-    functions: Single
-    weights: Single
-    landings: Whole | None = None
-
-    @property
-    def count(self) -> int:
-        return len(self.functions)
 
 
 def learned(
@@ -132,7 +89,7 @@ class _Problem:
             penalty = targets.noise[reads, q] ** 2 * (degrees[reads] * own.degrees[q]) ** 2 / targets.prior[reads]
             mean = float(self._shares @ own.table[:, q])
             variance = max(float(self._shares @ own.table[:, q] ** 2) - mean**2, 1e-4)
-            penalty = np.maximum(penalty, SMALLEST)
+            penalty = np.maximum(penalty, LEAST_PENALTY / targets.prior[reads])
             factor = np.linalg.cholesky(variance * among[np.ix_(reads, reads)] + np.diag(penalty))
             scale = np.linalg.inv(factor).T
             place = slice(first, first + len(reads))

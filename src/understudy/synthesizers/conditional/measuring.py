@@ -18,6 +18,7 @@ from understudy.privacy.counts import noisy_counts
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.moments import noisy_second_moments
 from understudy.privacy.pair_selection import PairErrors, PairSelection
+from understudy.privacy.row_maps import Clip
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.conditional.basis import Bases
 from understudy.synthesizers.moments import squared_clip_norm
@@ -26,8 +27,11 @@ Floats = NDArray[np.float64]
 
 MOMENTS, CHOICE, PAIRS = "moments", "choice", "pairs"
 """The planned mechanisms are called this."""
-NOISE_TARGET = 0.02
-CLIP_RANGE = (1.0, 2.5)
+ONE = "one"
+"""A column of ones is called this: products with it are means."""
+LEAST_KEPT = 0.3
+NOISE_TARGET = 0.008
+CLIP_RANGE = (1.5, 2.5)
 NOISE_LEFT = 0.25
 """Shrinkage leaves about this part of the noise of a count."""
 
@@ -55,11 +59,12 @@ def measure_moments(rows: PrivateRows, encoder: Encoder, bases: Bases, *, ledger
     """
     places = np.flatnonzero(bases.linear)
     features: list[Feature] = [feature for each in bases.of for feature in each.features]
-    means, squares = bases.means[places], bases.squares[places]
+    squares = bases.squares[places]
     locked = feature_rows(rows, encoder, features, key=key)
+    locked = locked.derive({ONE: Clip(features[0].name, 1.0, 1.0)}, keep=True)
     noise, total = ledger.noise(MOMENTS) * rows.max_rows_per_unit, max(encoder.rows, 1.0)
     squared = squared_clip_norm(
-        float(np.sum(squares)),
+        1.0 + float(np.sum(squares)),
         noise=noise,
         rows=total,
         noise_target=NOISE_TARGET,
@@ -68,18 +73,19 @@ def measure_moments(rows: PrivateRows, encoder: Encoder, bases: Bases, *, ledger
     )
     found = noisy_second_moments(
         locked,
-        [feature.name for feature in features],
+        [ONE, *(feature.name for feature in features)],
         clip_norm=math.sqrt(squared),
         what="second moments of the context and the columns",
         planned=MOMENTS,
         ledger=ledger,
         key=key.child("moments"),
     )
-    found = found / total
-    kept = np.sqrt(np.clip(np.diag(found) / np.maximum(squares, 1e-6), 0.5, 1.2))
+    kept = max(float(found[0, 0]) / total, LEAST_KEPT)  # what clipping has left of a square, on average
     units = np.concatenate([each.units for each in bases.of])
-    covariances = (found / np.outer(kept, kept)) / np.outer(units, units) - np.outer(means, means)
-    return Moments(places, covariances, noise * squared / math.sqrt(2) / total)
+    found, deviation = found / (total * kept), noise * squared / (math.sqrt(2) * total * kept)
+    means = found[0, 1:] / units
+    covariances = found[1:, 1:] / np.outer(units, units) - np.outer(means, means)
+    return Moments(places, covariances, deviation)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -35,8 +35,11 @@ def fit_tables(
     for name, design in designs.items():
         names = [each.name for each in design.context]
         own = TableLedger(ledger, name, max_rows_per_unit=design.max_rows, context=names)
-        encoder = _encoder(locked[name], design, found, ledger=own, key=key.child("encoding").child(name))
         configured, of_method = method_for(design, method), key.child("method").child(name)
+        counted = not isinstance(configured, FamilyMethod)
+        encoder = _encoder(
+            locked[name], design, found, counted=counted, ledger=own, key=key.child("encoding").child(name)
+        )
         if design.ancestors and isinstance(configured, FamilyMethod):
             families = FamilySimulation(design, encoder, drawn)
             generator = configured.fit_families(locked[name], encoder, simulation=families, ledger=own, key=of_method)
@@ -56,8 +59,15 @@ def _draw(fitted: FittedTable, design: Design, drawn: Mapping[str, DrawnTable], 
 
 
 def _encoder(
-    rows: PrivateRows, design: Design, fitted: Mapping[str, FittedTable], *, ledger: Ledger, key: Key
+    rows: PrivateRows,
+    design: Design,
+    fitted: Mapping[str, FittedTable],
+    *,
+    counted: bool,
+    ledger: Ledger,
+    key: Key,
 ) -> Encoder:
+    """The encoder of a table: its own columns measured, those of its context borrowed; those of rows before, or all, counted."""
     drawn = encoding.fit_encoder(rows, design.own, ledger=ledger, key=key)
     columns: dict[str, ColumnEncoder] = {}
     for each in design.context:
@@ -69,5 +79,7 @@ def _encoder(
             known = context.of_means(drawn.columns[each.source], each.column)
         else:
             known = context.of_places(each.column)
-        columns[each.name] = context.counted(rows, known, ledger=ledger, key=key.child("context"))
+        if counted or each.kind == "previous":
+            known = context.counted(rows, known, ledger=ledger, key=key.child("context"))
+        columns[each.name] = known
     return Encoder(design.flat, {**columns, **drawn.columns}, drawn.rows)

@@ -72,19 +72,15 @@ def shares(designs: Designs) -> dict[str, float]:
 
 
 def _planned(design: Design, method: Method, delta: float) -> list[PlannedMechanism]:
-    given = CONTEXT_WEIGHT * len(design.context)
+    families = method if design.ancestors and isinstance(method, FamilyMethod) else None
+    counted = [each for each in design.context if families is None or each.kind == "previous"]
+    given = CONTEXT_WEIGHT * len(counted)
     drawn = method.encoding_share * len(design.own) / (len(design.own) + given)
     return [
         *encoding.plan(design.own, share=drawn, delta=delta),
-        *context_plan(len(design.context), share=method.encoding_share - drawn),
-        *(_planned_families(design, method) if design.ancestors else method.plan(design.flat)),
+        *context_plan(len(counted), share=method.encoding_share - drawn),
+        *(method.plan(design.flat) if families is None else families.plan_families(len(design.drawn))),
     ]
-
-
-def _planned_families(design: Design, method: Method) -> list[PlannedMechanism]:
-    if not isinstance(method, FamilyMethod):
-        return method.plan(design.flat)
-    return method.plan_families(len(design.own) - len(design.derived))
 
 
 def seconds_of(designs: Designs, method: Method, plan: list[PlannedMechanism], rows: int) -> tuple[float, float]:

@@ -49,8 +49,8 @@ class FamilySimulation:
         return frozenset([*hidden, *(each.name for each in self.design.context if each.kind in ("previous", "mean"))])
 
     @property
-    def raked(self) -> Collection[str]:
-        return frozenset(each.name for each in self.design.context if each.kind != "mean")
+    def smooth(self) -> Collection[str]:
+        return frozenset(each.name for each in self.design.context if each.kind == "mean")
 
     @property
     def history(self) -> HistoryNames | None:
