@@ -87,7 +87,11 @@ def fit_conditional(
 
 
 class _Fitting:
-    """What is known while a table is fitted. All of it is public."""
+    """What is known while a table is fitted. All of it is public.
+
+    Attributes:
+        density: The densities as far as they are fitted.
+    """
 
     def __init__(self, bases: Bases, simulation: Simulation, released: Released, encoder: Encoder, key: Key):
         self._bases, self._simulation, self._released, self._key = bases, simulation, released, key
@@ -104,6 +108,10 @@ class _Fitting:
             landing, self._landing_shares = _landing(bases, encoder, simulation.history)
         self.density = ConditionalDensity(bases, tuple(columns), landing)
         self._number, self._last = 0, None
+        place = {name: j for j, name in enumerate(bases.names)}
+        categories = [j for j in np.flatnonzero(self._drawn).tolist() if not bases.of[j].number]
+        before = [place.get(f"previous.{bases.names[j]}", j) for j in categories]
+        self._stays = [(i, j) for i, j in zip(before, categories, strict=True) if i != j]
 
     def _start(self, j: int) -> Column:
         """A column that depends on nothing."""
@@ -155,7 +163,7 @@ class _Fitting:
         for done in range(many):
             if not opened.any():
                 return done
-            i, j = pairs.choose(opened)
+            i, j = self._stays.pop() if self._stays else pairs.choose(opened)
             self._released.pairs[i, j] = pairs.count(i, j)
             opened[i, j] = opened[j, i] = False
         return many

@@ -32,8 +32,8 @@ ONE = "one"
 LEAST_KEPT = 0.3
 NOISE_TARGET = 0.008
 CLIP_RANGE = (1.5, 2.5)
-NOISE_LEFT = 0.25
-"""Shrinkage leaves about this part of the noise of a count."""
+NOISE_LEFT = 1.0
+"""What is below the noise of a count, and so not learned, counts as this part of it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
