@@ -41,11 +41,16 @@ POOL = 12_000
 """About so many rows are drawn for a fit, beside those of the fit before."""
 PAIRS_PER_COLUMN = 3
 """So many pairs are counted for each column that is drawn."""
-FIRST_FITS, ROUNDS, LAST_FITS = 4, 3, 2
+FIRST_FITS, ROUNDS, LAST_FITS = 6, 3, 2
 """Fits before the first pairs are chosen, rounds of pairs with a fit each, and fits after them."""
 STAGES = 1, 2
 """In so many fits columns do not read the row before, and not the means of earlier rows: those of the first families are
 not yet like those of private rows."""
+PRIOR, PRIOR_OF_CONTEXT = 1.0, 0.05
+"""Squares of weights are expected to be this, of columns of the same row and of its context. Columns of a context say
+much the same, so that without it the noise in their differences would make large weights."""
+WARMING = (0.02, 0.02, 0.05, 0.15, 0.4, 1.0)
+"""Of rows before, this part of it in the first fits. What they say grows slowly then, and histories do not explode."""
 MOMENTS_PART, CHOICE_PART = 0.3, 0.08
 """Parts of what is left beside the encoder; the rest counts pairs."""
 HARDLY = -15.0
@@ -137,11 +142,13 @@ class _Fitting:
         pool, columns = self._pool(), list(self.density.columns)
         draw = self._key.child(f"redrawn {self._number}").numpy()
         waiting = (self._earlier & (self._number <= STAGES[0])) | (self._smooth & (self._number <= STAGES[1]))
+        part = WARMING[min(self._number, len(WARMING)) - 1]
+        prior = np.where(self._given, PRIOR_OF_CONTEXT * np.where(self._earlier, part, 1.0), PRIOR)
         for j in np.flatnonzero(self._drawn).tolist():
             rows = pool.codes[j] < self._bases.bins[j].size - 1 if self._forced[j] else np.ones(pool.count, bool)
             if not rows.any():
                 continue
-            targets = targets_of(j, self._bases, self._released, pool, rows, readable=~waiting, given=self._given)
+            targets = targets_of(j, self._bases, self._released, pool, rows, readable=~waiting, prior=prior)
             if self._forced[j]:
                 targets.shares[-1] = 0.0
             if self.density.landing is not None and self.density.landing.column == j:

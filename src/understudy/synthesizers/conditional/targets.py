@@ -16,9 +16,6 @@ Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-PRIOR, PRIOR_OF_CONTEXT = 1.0, 0.05
-"""Squares of weights are expected to be this, of columns of the same row and of its context. Columns of a context say
-much the same, so that without it the noise in their differences would make large weights."""
 MOST_EXPLAINED = 0.97
 """A linear prediction explains at most this part of the variance of a column."""
 CLEARLY = 1.5
@@ -61,14 +58,14 @@ class Targets:
 
 
 def targets_of(
-    j: int, bases: Bases, released: Released, pool: CodedPool, rows: Flags, *, readable: Flags, given: Flags
+    j: int, bases: Bases, released: Released, pool: CodedPool, rows: Flags, *, readable: Flags, prior: Floats
 ) -> Targets:
     """What was released of column j.
 
     Args:
         rows: The rows of the pool in which it is drawn.
         readable: Columns that it may read; those after it are none of them anyway.
-        given: Columns of the context.
+        prior: What the square of a weight is expected to be, of each column that is read.
     """
     own, felt = bases.of[j], _felt(j, bases, released.moments, readable)
     earlier = {
@@ -97,8 +94,7 @@ def targets_of(
             held = np.bincount(pool.codes[i], pool.weights, shares.shape[0]) / pool.count
             joint = apart + np.outer(held, own.shares)
             stay, before = float(np.trace(joint[:labels, :labels])), i
-    prior = np.where(given[bases.owners[reads]], PRIOR_OF_CONTEXT, PRIOR)
-    return Targets(reads, means, noise, prior, own.shares.copy(), stay, before)
+    return Targets(reads, means, noise, prior[bases.owners[reads]], own.shares.copy(), stay, before)
 
 
 def _felt(j: int, bases: Bases, moments: Moments, readable: Flags) -> Whole:
