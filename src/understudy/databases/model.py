@@ -23,6 +23,7 @@ from understudy.synthesizers import FITTED, FITTED_FAMILIES, METHODS
 from understudy.synthesizers.base import Method
 from understudy.synthesizers.relational.drawing import DrawnTable, draw_children
 from understudy.synthesizers.relational.fitted import FittedTable
+from understudy.synthesizers.relational.matching import matched
 from understudy.tables.column import Column
 from understudy.tables.database_design import Design, designs
 from understudy.tables.database_schema import DatabaseSchema
@@ -94,7 +95,8 @@ class DatabaseModel(Savable):
             raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
         if self.single is not None:
             return self._rows(self.single, int(n), where, Key.new(seed), kind or self.kind)
-        return self._frames(self._draw(int(n), where, Key.new(seed)), kind or self.kind)
+        key = Key.new(seed)
+        return self._frames(self._draw(int(n), where, key), kind or self.kind, key.child("second keys"))
 
     def _draw(self, n: int, where: Mapping[str, Any] | None, key: Key) -> dict[str, DrawnTable]:
         drawn: dict[str, DrawnTable] = {}
@@ -141,18 +143,42 @@ class DatabaseModel(Savable):
         place = np.arange(n)
         return DrawnTable(columns, {**columns, **measured(columns, design.differences)}, place, np.ones_like(place))
 
-    def _frames(self, drawn: Mapping[str, DrawnTable], kind: str) -> dict[str, Any]:
+    def _frames(self, drawn: Mapping[str, DrawnTable], kind: str, key: Key) -> dict[str, Any]:
         keys: dict[str, dict[str, list[str]]] = {}
         frames: dict[str, Any] = {}
         for name, rows in drawn.items():
+            keys[name] = _keys(self.schema[name], rows, self.schema, keys)
+        self._add_second_keys(drawn, keys, key)
+        for name, rows in drawn.items():
             table = self.schema[name]
-            keys[name] = _keys(table, rows, self.schema, keys)
-            own = [Column(name=column, kind="categorical") for column in keys[name]]
+            own = [
+                Column(name=column, kind="categorical", nullable=column in table.second_keys) for column in table.keys
+            ]
             schema = Schema(columns=(*own, *table.columns), name=name)
-            columns = {**{column: np.arange(len(rows.rank)) for column in keys[name]}, **rows.values}
+            columns = {column: np.arange(len(rows.rank)) for column in keys[name]}
+            columns |= {
+                column: np.where([text is None for text in keys[name][column]], -1, columns[column])
+                for column in table.second_keys
+            }
+            columns |= rows.values
             labels = {**self.tables[name].encoder.labels, **keys[name]}
             frames[name] = to_frame({each: columns[each] for each in schema.names}, schema, labels, kind)
         return frames
+
+    def _add_second_keys(self, drawn: Mapping[str, DrawnTable], keys: dict[str, dict[str, Any]], key: Key) -> None:
+        """Adds the second keys of all tables to their keys: each leads to a row that is there, or is None."""
+        units: dict[str, NDArray[np.int64]] = {}
+        for name, design in self.designs.items():
+            units[name] = (
+                drawn[name].parent if not design.ancestors else units[design.ancestors[-1]][drawn[name].parent]
+            )
+        for name, design in self.designs.items():
+            for second in design.second_keys:
+                sides = [(drawn[n], self.tables[n].encoder, units[n]) for n in (name, second.table)]
+                places = matched(second, *sides, key=key.child(name).child(second.column))
+                [own] = self.schema[second.table].key
+                texts = keys[second.table][own]
+                keys[name][second.column] = [None if place < 0 else texts[place] for place in places.tolist()]
 
     def to_bytes(self) -> bytes:
         """The content of a model file. The same model gives the same bytes, whenever it is saved."""
@@ -241,7 +267,7 @@ def _as_coded(table: Table, encoder: Encoder) -> dict[str, NDArray[Any]]:
 def _keys(
     table: TableSchema, rows: DrawnTable, schema: DatabaseSchema, keys: Mapping[str, Mapping[str, list[str]]]
 ) -> dict[str, list[str]]:
-    """The generated key columns of a table: its key first, then the foreign key.
+    """The generated key columns of a table: its key first, then the foreign key; second keys are added later.
 
     Of a key of several columns, those that belong to the foreign key too are the parent's, and the first other one
     counts the siblings.
@@ -257,4 +283,4 @@ def _keys(
             found[name] = [str(rank) for rank in rows.rank] if not place else ["1"] * len(rows.rank)
         else:
             found[name] = generated_keys(table.key_pattern or f"{table.name}-000001", len(rows.rank))
-    return {name: found[name] for name in table.keys}
+    return {name: found[name] for name in table.keys if name in found}

@@ -24,6 +24,7 @@ from understudy.tables.differences import Difference, differences, modelled
 from understudy.tables.differences import measured as with_differences
 from understudy.tables.rules import Inequality
 from understudy.tables.schema import Schema
+from understudy.tables.second_keys import SecondKey, second_keys
 from understudy.tables.table_schema import TableSchema
 
 MOST_CONTEXT = 40
@@ -98,6 +99,7 @@ class Design:
         ages: Columns that are ages.
         max_rows: How many rows of one unit are learned from at most (`learned_rows`).
         unit: The name of the table of units.
+        second_keys: Keys that lead to rows of other private tables, or of its own.
     """
 
     table: TableSchema
@@ -111,6 +113,7 @@ class Design:
     ages: tuple[AgeRule, ...]
     max_rows: int
     unit: str
+    second_keys: tuple[SecondKey, ...] = ()
 
     @functools.cached_property
     def flat(self) -> Schema:
@@ -166,9 +169,9 @@ class Design:
             found[self.history.gap.name] = np.where(first, np.nan, gap)
         for child, name in self.counts.items():
             found[name] = children[child].astype(np.float64)
-        if self.values is None and not self.counts:
+        if self.values is None and not self.counts and not self.second_keys:
             found[self.own.names[0]] = np.zeros(len(previous), np.int64)
-        return {name: found[name] for name in self.own.names}
+        return {name: found[name] for name in self.own.names if name in found}
 
     def context_of(
         self, own: Arrays, ancestors: Mapping[str, Arrays], rank: Whole, siblings: Whole, previous: Whole
@@ -270,6 +273,8 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> De
     ancestors = schema.path(name)[:-1]
     learned = learned_rows(schema.max_rows(name))
     unit = {"unit": f"unit of {name}", "max_rows_per_unit": learned} if ancestors else {}
+    seconds = second_keys(table, schema.tables)
+    hidden += [column for each in seconds for column in each.hidden]
     every = (*columns, *hidden) or (Column(name=f"rows of {name}", kind="categorical", values=("one",)),)
     own = Schema(columns=every, name=name, rows=table.rows, **unit)
     return Design(
@@ -277,13 +282,14 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> De
         ancestors=ancestors,
         values=values,
         own=own,
-        context=_context(schema, table, own, history, made) if ancestors else (),
+        context=_context(schema, table, own, history, made, seconds) if ancestors else (),
         counts=counts,
         history=history,
         rules=tuple(rule for rule in schema.link_rules if rule.table == name),
         ages=ages,
         max_rows=learned,
         unit=schema.unit,
+        second_keys=seconds,
     )
 
 
@@ -324,13 +330,19 @@ def _history(table: TableSchema, rules: list[LinkRule]) -> History | None:
 
 
 def _context(
-    schema: DatabaseSchema, table: TableSchema, own: Schema, history: History | None, made: Mapping[str, Design]
+    schema: DatabaseSchema,
+    table: TableSchema,
+    own: Schema,
+    history: History | None,
+    made: Mapping[str, Design],
+    seconds: tuple[SecondKey, ...],
 ) -> tuple[Context, ...]:
     parents, farther, means = list[Context](), list[Context](), list[Context]()
     for ancestor in schema.path(table.name)[:-1]:
         hidden = made[ancestor].history
         skipped = {made[ancestor].counts.get(schema.path(table.name)[len(schema.path(ancestor))])}
         skipped |= set() if hidden is None else {hidden.start.name, hidden.gap.name}
+        skipped |= {column.name for each in made[ancestor].second_keys for column in each.hidden}
         for column in made[ancestor].own:
             if column.name not in skipped and len(column.values or "ab") > 1:
                 named = dataclasses.replace(column, name=f"{ancestor}.{column.name}", atoms=())
@@ -342,7 +354,8 @@ def _context(
         for kind, (low, high) in PLACES.items():
             bounds = {"low": low, "high": 1 if high is None else most - 1 + low}
             places.append(Context(kind, Column(name=f"{kind} of it", kind="integer", **bounds), table.name))
-        hidden = () if history is None else (history.start.name, history.gap.name)
+        hidden = set() if history is None else {history.start.name, history.gap.name}
+        hidden |= {column.name for each in seconds for column in each.hidden}
         for column in own:
             if column.name in hidden or len(column.values or "ab") < 2:
                 continue

@@ -53,6 +53,8 @@ WARMING = (0.02, 0.02, 0.05, 0.15, 0.4, 1.0)
 """Of rows before, this part of it in the first fits. What they say grows slowly then, and histories do not explode."""
 MOMENTS_PART, CHOICE_PART = 0.3, 0.08
 """Parts of what is left beside the encoder; the rest counts pairs."""
+MOST_RAKED = 40
+"""Columns of the row before with more bins are not raked: the noise in their counts would be learned."""
 HARDLY = -15.0
 """The constant of a bin that is never drawn."""
 
@@ -132,7 +134,8 @@ class _Fitting:
         new, old = coded(self._bases, levels, self.density.landing), self._last
         self._last = new
         found = new.joined(old)
-        return raked(found, self._bases, np.flatnonzero(self._earlier & ~self._smooth).tolist())
+        known = np.flatnonzero(self._earlier & ~self._smooth).tolist()
+        return raked(found, self._bases, [j for j in known if self._bases.bins[j].size <= MOST_RAKED])
 
     def fit(self) -> None:
         """Fits all densities on contexts that they draw.
