@@ -61,7 +61,7 @@ class DatabaseModel(Savable):
 
     @property
     def designs(self) -> dict[str, Design]:
-        return designs(self.schema)
+        return designs(self.schema, self.receipt.budget.epsilon)
 
     def sample(
         self,
@@ -241,7 +241,8 @@ def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
     settings = {key: value for key, value in document["method"].items() if key != "name"}
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     tables = {}
-    for place, (name, design) in enumerate(designs(schema).items()):
+    receipt = Receipt.from_json(json.dumps(document["receipt"]))
+    for place, (name, design) in enumerate(designs(schema, receipt.budget.epsilon).items()):
         start = f"{place}/"
         own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
         generator = {key.removeprefix(GENERATOR): each for key, each in own.items() if key.startswith(GENERATOR)}
@@ -249,7 +250,6 @@ def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
         encoder = Encoder.from_arrays(design.flat, facts, own)
         known = FITTED_FAMILIES if design.ancestors and method in FITTED_FAMILIES else FITTED
         tables[name] = FittedTable(encoder, known[method].from_arrays(generator))
-    receipt = Receipt.from_json(json.dumps(document["receipt"]))
     single = None if document["single"] is None else Schema.parse(document["single"], "the model's schema")
     return DatabaseModel(schema, tables, receipt, METHODS[method](**settings), document["kind"], single)
 

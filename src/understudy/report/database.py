@@ -141,7 +141,7 @@ def _file(given: Any) -> Any:
 def privacy_of_database(model: DatabaseModel, ledger: LedgerFile | None) -> dict[str, Any]:
     """All that the page says about privacy, in the same shape as for one table."""
     receipt, schema = model.receipt, model.schema
-    planned = planned_tables(designs(schema), model.method, receipt.budget)
+    planned = planned_tables(designs(schema, receipt.budget.epsilon), model.method, receipt.budget)
     sampled = any(each.sampling_rate for each in (*planned, *receipt.charges))
     rules = [f"{table.name}: {rule}" for table in schema if table.columns for rule in table.schema.constraints]
     units = schema.root.rows

@@ -12,6 +12,7 @@ The one rule: everything here follows from the schema, so it is public. Arrays o
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,8 +31,8 @@ from understudy.tables.table_schema import TableSchema
 MOST_CONTEXT = 40
 """A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
 
-LEARNED_ROWS = 1
-"""A table of children is learned from so many rows of a unit: see docs/databases.md for what was measured."""
+LEARNED_ROWS = 3.0
+"""A table of children is learned from about so many rows of a unit at ε = 1: `learned_rows` has the rule."""
 
 PLANNED_UNITS = 8_000
 """Batches of children are planned for so many units, each with all rows that are learned from."""
@@ -237,26 +238,26 @@ class Design:
         }
 
 
-def learned_rows(most: int) -> int:
-    """How many rows of one unit a table is learned from, chosen at random, if a unit may have so many.
+def learned_rows(most: int, epsilon: float) -> int:
+    """How many rows of one unit a table is learned from, chosen at random, if a unit may have so many: m = 3 √ε.
 
-    The noise of every mechanism grows with this number m, and the rows that are learned from with E min(k, m), k being
-    the rows of a unit: so each row tells the less, the larger m is. But the rows of a unit with k weigh min(1, m / k)
-    each: m = 1 is weighting by 1 / k, and units count alike, however many rows they have. What is drawn is drawn given
-    the number of siblings, so that the weights do not bias it as far as the model can tell families by it.
+    The noise of every mechanism grows with m, as m / ε. The rows of a unit that has k weigh min(1, m / k) each: m = 1 is
+    weighting by 1 / k, units count alike however many rows they have, and long histories are hardly seen; with all of
+    them rows count alike. What is drawn is drawn given the number of siblings, which makes up for the weights as far as
+    the model can tell families by it; what is left falls about as 1 / m. a / m + b m / ε is least at m ∝ √ε.
     """
-    return min(most, LEARNED_ROWS)
+    return min(most, max(1, round(LEARNED_ROWS * math.sqrt(epsilon))))
 
 
-def designs(schema: DatabaseSchema) -> dict[str, Design]:
-    """The designs of all private tables, parents first."""
+def designs(schema: DatabaseSchema, epsilon: float = 1.0) -> dict[str, Design]:
+    """The designs of all private tables, parents first, for a fit with this ε."""
     made: dict[str, Design] = {}
     for name in schema.private:
-        made[name] = _design(schema, name, made)
+        made[name] = _design(schema, name, made, epsilon)
     return made
 
 
-def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> Design:
+def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsilon: float) -> Design:
     table = schema[name]
     values = _values(table)
     history = _history(table, [rule for rule in schema.link_rules if rule.table == name])
@@ -271,7 +272,7 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> De
         early = [history.column, *(each.column for each in ages if each.at == history.column)]
         columns = [history.start, history.gap, *sorted(columns, key=lambda each: each.name not in early)]
     ancestors = schema.path(name)[:-1]
-    learned = learned_rows(schema.max_rows(name))
+    learned = learned_rows(schema.max_rows(name), epsilon)
     unit = {"unit": f"unit of {name}", "max_rows_per_unit": learned} if ancestors else {}
     seconds = second_keys(table, schema.tables)
     hidden += [column for each in seconds for column in each.hidden]
