@@ -241,10 +241,10 @@ class Design:
 def learned_rows(most: int, epsilon: float) -> int:
     """How many rows of one unit a table is learned from, chosen at random, if a unit may have so many: m = 3 √ε.
 
-    The noise of every mechanism grows with m, as m / ε. The rows of a unit that has k weigh min(1, m / k) each: m = 1 is
-    weighting by 1 / k, units count alike however many rows they have, and long histories are hardly seen; with all of
-    them rows count alike. What is drawn is drawn given the number of siblings, which makes up for the weights as far as
-    the model can tell families by it; what is left falls about as 1 / m. a / m + b m / ε is least at m ∝ √ε.
+    The noise of every mechanism grows with m, as m / ε. The rows of a unit that has k weigh min(1, m / k) each: m = 1
+    is weighting by 1 / k, units count alike however many rows they have, and long histories are hardly seen; with all
+    of them rows count alike. What is drawn is drawn given the number of siblings, which makes up for the weights as far
+    as the model can tell families by it; what is left falls about as 1 / m. a / m + b m / ε is least at m ∝ √ε.
     """
     return min(most, max(1, round(LEARNED_ROWS * math.sqrt(epsilon))))
 

@@ -162,8 +162,8 @@ class DatabaseSchema:
                 )
             if column not in table.second_keys and not self.tables[other].public:
                 raise SchemaError(
-                    f"{place}: expected {column!r} outside the columns, since {other!r} is private: keys are generated, "
-                    "not learned."
+                    f"{place}: expected {column!r} outside the columns, since {other!r} is private: keys are "
+                    "generated, not learned."
                 )
             if table.public:
                 raise SchemaError(f"{place}: expected none of a public table, got {column!r}.")

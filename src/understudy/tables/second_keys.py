@@ -1,11 +1,11 @@
 """Second keys: rows that point to a row of another private table, or to one of their own.
 
 A row belongs to the unit of its `parent`. The row that it points to may belong to another one, and what is learned of a
-unit must depend on nobody else: so a second key is looked up among the rows of the row's own unit, and there alone. If it
-is found, copies of that row's columns stand beside the row's own and are learned with them; if not, the row only says
-that it points outside. Synthetic rows are drawn with such copies, and their keys lead to the row of their unit that is
-most like them. In a table that points to itself a row says how many steps it is from one that points nowhere, at most
-`max_depth`, and its key leads to a row one step nearer: so there is no circle.
+unit must depend on nobody else: so a second key is looked up among the rows of the row's own unit, and there alone. If
+it is found, copies of that row's columns stand beside the row's own and are learned with them; if not, the row only
+says that it points outside. Synthetic rows are drawn with such copies, and their keys lead to the row of their unit
+that is most like them. In a table that points to itself a row says how many steps it is from one that points nowhere,
+at most `max_depth`, and its key leads to a row one step nearer: so there is no circle.
 
 The one rule: which row a second key leads to, and what is copied, depends on one unit's rows alone.
 """

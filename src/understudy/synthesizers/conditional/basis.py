@@ -1,8 +1,8 @@
 """Functions of the bins of a column: what one column tells another is a sum of products of these.
 
 A number has its score and cosines of its level, of mean 0 and variance 1 over its bins and uncorrelated with each
-other, and a flag for missing values. A category has a flag for each of its values. The *linear* ones are the score of a number and
-the flags of the commonest values of a category: products of two of these are second moments.
+other, and a flag for missing values. A category has a flag for each of its values. The *linear* ones are the score of a
+number and the flags of the commonest values of a category: products of two of these are second moments.
 
 The one rule: all of it is public, made of the encoder.
 """

@@ -4,13 +4,13 @@ With f the functions of a row's context and of its earlier columns, and g(b) tho
 
     P(b | row) ∝ exp(constant_b + fᵀ W g(b) + stay · [b is the value of the row before]).
 
-The levels within a bin are all equally likely. Columns that are given are read and never drawn. The one rule: no private
-row comes here.
+The levels within a bin are all equally likely. Columns that are given are read and never drawn. The one rule: no
+private row comes here.
 """
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from understudy.synthesizers.conditional.landing import Landing
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
-Single = NDArray[np.float32]
+Single = NDArray[np.floating[Any]]
 Whole = NDArray[np.int64]
 
 CHUNK = 8192
@@ -152,8 +152,10 @@ class ConditionalDensity:
         bins, bases, columns = list[Bins](), list[Basis](), list[Column | None]()
         for j, (nullable, number) in enumerate(zip(arrays["nullable"], arrays["numbers"], strict=True)):
             bins.append(Bins(arrays[f"{j} edges"], bool(nullable)))
-            parts = [arrays[f"{j} {part}"] for part in ("shares", "table", "degrees", "linear")]
-            bases.append(Basis(*parts, (), np.zeros(0), bool(number)))
+            shares, table, degrees, linear = (
+                arrays[f"{j} {part}"] for part in ("shares", "table", "degrees", "linear")
+            )
+            bases.append(Basis(shares, table, degrees, linear, (), np.zeros(0), bool(number)))
             column = None
             if f"{j} reads" in arrays:
                 reads, weights, constants = (arrays[f"{j} {part}"] for part in ("reads", "weights", "constants"))
@@ -162,8 +164,9 @@ class ConditionalDensity:
             columns.append(column)
         landing = None
         if "landing" in arrays:
-            parts = [arrays[f"landing {part}"] for part in ("values", "steps", "edges")]
-            landing = Landing(*map(int, arrays["landing"]), *parts)
+            gap, base = arrays["landing"].tolist()
+            values, steps, edges = (arrays[f"landing {part}"] for part in ("values", "steps", "edges"))
+            landing = Landing(int(gap), int(base), values, steps, edges)
         return cls(Bases(tuple(names), tuple(bins), tuple(bases)), tuple(columns), landing)
 
 

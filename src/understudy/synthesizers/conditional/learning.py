@@ -7,10 +7,10 @@ contexts are those that it will be drawn given:
     minimise  mean log Σ_b exp(logit_b) - Σ W t - Σ constant · share + ½ Σ λ W²,    λ = τ² / (v s²).
 
 At the minimum the pool has the covariances t - λ W: what is within the noise stays as it would be without W. s² is the
-variance of f times that of g: a weight moves its covariance by about W s², so that this is the best estimate of a weight
-whose square is expected to be v, less for higher frequencies. It is the conditional model of maximum entropy that has
-these covariances, or the most likely one under a normal prior of the weights. That two columns of a context say the same
-is known from the pool, and counted once.
+variance of f times that of g: a weight moves its covariance by about W s², so that this is the best estimate of a
+weight whose square is expected to be v, less for higher frequencies. It is the conditional model of maximum entropy
+that has these covariances, or the most likely one under a normal prior of the weights. That two columns of a context
+say the same is known from the pool, and counted once.
 
 The one rule: no private row comes here.
 
@@ -18,7 +18,7 @@ Sources: Berger, Della Pietra and Della Pietra (1996), "A maximum entropy approa
 Nocedal (1980), "Updating quasi-Newton matrices with limited storage".
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from understudy.synthesizers.conditional.pools import CodedPool
 from understudy.synthesizers.conditional.targets import Targets
 
 Floats = NDArray[np.float64]
-Single = NDArray[np.float32]
+Single = NDArray[np.floating[Any]]
 Whole = NDArray[np.int64]
 
 ITERATIONS = 40
@@ -42,6 +42,8 @@ LEAST_PENALTY = 2e-4
 """λ v / s² is at least this, however little noise there is."""
 LANDING_PENALTY = 1e-4
 """λ of the orders that gaps lead to."""
+SINGULAR = 1e-6
+"""Added to curvatures, which rounding may leave without an inverse."""
 STAY_PENALTY = 1e-5
 """λ of staying with a category."""
 LEAST_SHARE = 1e-6
@@ -129,9 +131,9 @@ class _Problem:
             information = np.maximum(spreads[reads] * variance, 1e-7)
             prior = targets.prior[reads] / (degrees[reads] * own.degrees[q]) ** 2
             penalty = np.maximum(targets.noise[reads, q] ** 2 / information, LEAST_PENALTY * information) / prior
-            factor = np.linalg.cholesky(variance * among[np.ix_(reads, reads)] + np.diag(penalty))
+            factor = np.linalg.cholesky(variance * among[np.ix_(reads, reads)] + np.diag(penalty + SINGULAR))
             place = slice(first, first + len(reads))
-            scale = np.linalg.inv(factor).T
+            scale = np.linalg.inv(factor).T.astype(np.float64)
             found.append(_Part(q, reads, place, penalty, targets.covariances[reads, q], scale))
             first += len(reads)
         return found

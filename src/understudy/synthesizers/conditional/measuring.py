@@ -125,7 +125,7 @@ class PairRounds:
         starts = np.cumsum([0, *self._sizes[:-1]])
         expected = pairs * self._total
         noise = self._ledger.noise(PAIRS) * self._rows.max_rows_per_unit
-        chance = np.sqrt(expected * (2 / np.pi) * (1.0 + self._total / pool))
+        chance = np.sqrt(expected * (2 / np.pi) * (1.0 + self._total / max(pool, 1)))
         penalty = np.minimum(chance, 2 * expected) + NOISE_LEFT * np.minimum(math.sqrt(2 / math.pi) * noise, expected)
         penalties = np.add.reduceat(np.add.reduceat(penalty, starts, axis=0), starts, axis=1)
         columns = len(self._sizes)

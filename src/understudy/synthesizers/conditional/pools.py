@@ -5,6 +5,7 @@ The one rule: no private row comes here.
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from understudy.synthesizers.conditional.density import code_of
 from understudy.synthesizers.conditional.landing import Landing
 
 Floats = NDArray[np.float64]
-Single = NDArray[np.float32]
+Single = NDArray[np.floating[Any]]
 Whole = NDArray[np.int64]
 
 RAKINGS = 8
@@ -74,6 +75,8 @@ def raked(pool: CodedPool, bases: Bases, columns: Sequence[int]) -> CodedPool:
     Without it, what drawn histories have a little wrong would be learned as the context of the next fit, and grow.
     """
     weights = np.ones(pool.count)
+    if not pool.count:
+        return pool
     for _ in range(RAKINGS if len(columns) else 0):
         for j in columns:
             shares = bases.of[j].shares / bases.of[j].shares.sum()
@@ -96,7 +99,7 @@ def pair_shares(bases: Bases, pool: CodedPool, drawn: NDArray[np.bool_]) -> Floa
     places = (pool.codes + starts[:-1, None]).T.ravel()
     rows = np.arange(pool.count + 1) * len(sizes)
     one_hot = sparse.csr_array((np.ones(len(places), np.float32), places, rows), shape=(pool.count, starts[-1]))
-    shares = np.repeat(pool.weights / pool.count, len(sizes)).astype(np.float32)
+    shares = np.repeat(pool.weights / max(pool.count, 1), len(sizes)).astype(np.float32)
     weighted = sparse.csr_array((shares, places, rows), shape=one_hot.shape)
     found = np.asarray((weighted.T @ one_hot).todense(), np.float64)
     own = np.diag(found).copy()

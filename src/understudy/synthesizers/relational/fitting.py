@@ -67,7 +67,11 @@ def _encoder(
     ledger: Ledger,
     key: Key,
 ) -> Encoder:
-    """The encoder of a table: its own columns measured, those of its context borrowed; those of rows before, or all, counted."""
+    """The encoder of a table: its own columns measured, those of its context borrowed.
+
+    Args:
+        counted: Whether all columns of the context are counted, or those of the row before alone.
+    """
     drawn = encoding.fit_encoder(rows, design.own, ledger=ledger, key=key)
     columns: dict[str, ColumnEncoder] = {}
     for each in design.context:

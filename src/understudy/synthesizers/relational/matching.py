@@ -59,7 +59,7 @@ _NOBODY: Whole = np.zeros(0, np.int64)
 def _comparable(
     second: SecondKey, own: Mapping[str, Any], encoder: Encoder, values: Mapping[str, Any], other: Encoder
 ) -> tuple[Floats, Floats]:
-    """What was drawn of the row that is pointed to, and what the rows say: numbers that can be compared, (rows, columns).
+    """What was drawn of the row that is pointed to, and what rows say: numbers to compare, (rows, columns).
 
     A number is its level in the column's distribution; a category its place among the labels, times a number so large
     that two of them are as far apart as they can be.
