@@ -126,7 +126,10 @@ def _with_rows(schema: DatabaseSchema, drawn: Mapping[str, Any]) -> tuple[Databa
     empty = [name for name in schema.private if not drawn[name].height]
     if not empty:
         return schema, empty
-    kept = {table.name: table for table in schema if table.name not in empty}
+    kept = {}
+    for table in (each for each in schema if each.name not in empty):
+        references = {column: other for column, other in table.references.items() if other not in empty}
+        kept[table.name] = dataclasses.replace(table, references=references)
     return dataclasses.replace(schema, tables=kept, constraints=()), empty
 
 

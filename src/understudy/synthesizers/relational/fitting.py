@@ -17,7 +17,7 @@ from understudy.privacy.table_ledger import TableLedger
 from understudy.synthesizers.base import FamilyMethod, Method
 from understudy.synthesizers.relational.drawing import DrawnTable, draw_children, draw_root
 from understudy.synthesizers.relational.fitted import FittedTable
-from understudy.synthesizers.relational.planning import Designs, method_for
+from understudy.synthesizers.relational.planning import Designs
 from understudy.synthesizers.relational.simulation import UNITS, FamilySimulation
 from understudy.tables.database_design import Design
 
@@ -35,16 +35,15 @@ def fit_tables(
     for name, design in designs.items():
         names = [each.name for each in design.context]
         own = TableLedger(ledger, name, max_rows_per_unit=design.max_rows, context=names)
-        configured, of_method = method_for(design, method), key.child("method").child(name)
-        counted = not isinstance(configured, FamilyMethod)
+        of_method, counted = key.child("method").child(name), not isinstance(method, FamilyMethod)
         encoder = _encoder(
             locked[name], design, found, counted=counted, ledger=own, key=key.child("encoding").child(name)
         )
-        if design.ancestors and isinstance(configured, FamilyMethod):
+        if design.ancestors and isinstance(method, FamilyMethod):
             families = FamilySimulation(design, encoder, drawn)
-            generator = configured.fit_families(locked[name], encoder, simulation=families, ledger=own, key=of_method)
+            generator = method.fit_families(locked[name], encoder, simulation=families, ledger=own, key=of_method)
         else:
-            generator = configured.fit(locked[name], encoder, ledger=own, key=of_method)
+            generator = method.fit(locked[name], encoder, ledger=own, key=of_method)
         found[name] = FittedTable(encoder, generator)
         if design.counts and isinstance(method, FamilyMethod):
             drawn[name] = _draw(found[name], design, drawn, key=key.child("simulation").child(name))

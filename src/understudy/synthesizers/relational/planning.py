@@ -5,7 +5,6 @@ drawn in it, and a child's columns count twice: one unit adds many rows there, s
 a method gives to the encoder, a context column counts as `CONTEXT_WEIGHT` columns, since its encoder is borrowed.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -27,10 +26,8 @@ CHILD_WEIGHT = 2.0
 CONTEXT_WEIGHT = 0.15
 """A context column gets so much of the budget for encoders, where a column that is drawn gets 1."""
 
-COLUMN_STEPS = 6_000
-"""Steps times columns of a table of children, at most: it learns its context beside its own columns."""
-ROUND = 25
-"""Steps come in rounds of so many."""
+FAMILY_SECONDS = 0.06
+"""A table of children that a method learns from drawn families takes this, times its own columns, times all of them."""
 
 Designs = Mapping[str, Design]
 
@@ -46,22 +43,12 @@ def check_method(method: Method) -> None:
         raise ValueError(f"{method.name} cannot draw a table given its parent's. For a database use one of {able}.")
 
 
-def method_for(design: Design, method: Method) -> Method:
-    """The method as one table is fitted with it: a table of children with many columns takes fewer private steps."""
-    steps, most = getattr(method, "steps", 0), max(COLUMN_STEPS // len(design.flat) // ROUND, 1) * ROUND
-    if not design.ancestors or not isinstance(steps, int) or steps <= most or not hasattr(method, "batch_size"):
-        return method
-    return dataclasses.replace(method, **{"steps": most})  # pyright: ignore[reportArgumentType]
-
-
 def planned_tables(designs: Designs, method: Method, budget: Budget) -> list[PlannedMechanism]:
     """Everything that a fit of a database will measure, table by table."""
     parts = shares(designs)
     found: list[PlannedMechanism] = []
     for name, design in designs.items():
-        found += named(
-            name, _planned(design, method_for(design, method), budget.delta * parts[name]), share=parts[name]
-        )
+        found += named(name, _planned(design, method, budget.delta * parts[name]), share=parts[name])
     return found
 
 
@@ -89,7 +76,10 @@ def seconds_of(designs: Designs, method: Method, plan: list[PlannedMechanism], r
     for name, design in designs.items():
         own = [each for each in plan if each.name.startswith(f"{name}: ")]
         many = design.table.rows or rows
-        seconds += math.fsum(expected_seconds(design.flat, method_for(design, method), own, many))
+        if design.ancestors and isinstance(method, FamilyMethod):
+            seconds += FAMILY_SECONDS * len(design.own) * len(design.flat)
+            continue
+        seconds += math.fsum(expected_seconds(design.flat, method, own, many))
         megabytes = max(megabytes, expected_megabytes(design.flat, method, many))
     return seconds, megabytes
 
