@@ -159,7 +159,14 @@ class BatchMethod(Method, Protocol):
 
 @runtime_checkable
 class FamilyMethod(Method, Protocol):
-    """A method that learns a table of children better from the families that it draws itself."""
+    """A method that learns a table of children better from the families that it draws itself.
+
+    Attributes:
+        family_encoding_share: Part of the budget of a table of children for its encoder.
+    """
+
+    @property
+    def family_encoding_share(self) -> float: ...
 
     def plan_families(self, columns: int) -> list[PlannedMechanism]:
         """As `plan`, for a table of children of which so many columns are drawn."""

@@ -62,10 +62,11 @@ def _planned(design: Design, method: Method, delta: float) -> list[PlannedMechan
     families = method if design.ancestors and isinstance(method, FamilyMethod) else None
     counted = [each for each in design.context if families is None or each.kind == "previous"]
     given = CONTEXT_WEIGHT * len(counted)
-    drawn = method.encoding_share * len(design.own) / (len(design.own) + given)
+    share = method.encoding_share if families is None else families.family_encoding_share
+    drawn = share * len(design.own) / (len(design.own) + given)
     return [
         *encoding.plan(design.own, share=drawn, delta=delta),
-        *context_plan(len(counted), share=method.encoding_share - drawn),
+        *context_plan(len(counted), share=share - drawn),
         *(method.plan(design.flat) if families is None else families.plan_families(len(design.drawn))),
     ]
 

@@ -48,6 +48,10 @@ from understudy.synthesizers.prada.settings import require_all_columns, sampling
 from understudy.tables.schema import Schema
 
 
+FAMILY_ENCODING = 0.6
+"""The distributions of the columns of children have this part of `encoding_share`: a fifth, by default."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prada(LikelihoodSettings):
     """The sequential generator, trained by penalised likelihood. Its settings are those of `LikelihoodSettings`."""
@@ -83,11 +87,16 @@ class Prada(LikelihoodSettings):
         """
         return self.fit_many([FitRequest(method=self, rows=rows, encoder=encoder, ledger=ledger, key=key)])[0]
 
+    @property
+    def family_encoding_share(self) -> float:
+        """The share of the budget of a table of children for the distributions of its columns."""
+        return FAMILY_ENCODING * self.encoding_share
+
     def plan_families(self, columns: int) -> list[PlannedMechanism]:
         """Of a table of children: second moments, and counts of pairs (synthesizers/conditional)."""
         from understudy.synthesizers.conditional.fit import plan_families
 
-        return plan_families(columns, share=1.0 - self.encoding_share)
+        return plan_families(columns, share=1.0 - self.family_encoding_share)
 
     def fit_families(
         self, rows: PrivateRows, encoder: Encoder, *, simulation: Simulation, ledger: Ledger, key: Key
