@@ -47,7 +47,6 @@ from understudy.synthesizers.prada.likelihood.settings import LikelihoodSettings
 from understudy.synthesizers.prada.settings import require_all_columns, sampling_rate
 from understudy.tables.schema import Schema
 
-
 FAMILY_ENCODING = 0.6
 """The distributions of the columns of children have this part of `encoding_share`: a fifth, by default."""
 
