@@ -155,18 +155,15 @@ class DatabaseSchema:
                 raise SchemaError(
                     f"{place}: expected {column!r} to name a table with a key of one column, got {show(other)}."
                 )
-            if column in table.second_keys and self.tables[other].public:
-                raise SchemaError(
-                    f"{place}: expected {column!r} among the columns, as a category without values, since {other!r} is "
-                    "public."
-                )
-            if column not in table.second_keys and not self.tables[other].public:
-                raise SchemaError(
-                    f"{place}: expected {column!r} outside the columns, since {other!r} is private: keys are "
-                    "generated, not learned."
-                )
             if table.public:
                 raise SchemaError(f"{place}: expected none of a public table, got {column!r}.")
+            second = column in table.second_keys
+            if second == self.tables[other].public:
+                rule = "among the columns, as a category without values, since {!r} is public."
+                rule = (
+                    rule if second else "outside the columns, since {!r} is private: keys are generated, not learned."
+                )
+                raise SchemaError(f"{place}: expected {column!r} {rule.format(other)}")
 
     def _parents_first(self) -> Iterator[str]:
         """The names of the tables, the unit first, each after its parent, public ones last."""

@@ -18,7 +18,8 @@ from understudy.encoding.encoder import Levels
 from understudy.synthesizers.base import GivenSampler
 from understudy.synthesizers.relational.fitted import FittedTable
 from understudy.tables.constraints import sums
-from understudy.tables.database_design import PLACES, Arrays, Design, Whole, place_of
+from understudy.tables.database_context import PLACES, Arrays, Whole, place_of
+from understudy.tables.database_design import Design
 from understudy.tables.differences import measured, restored
 from understudy.tables.rejection import SamplingError, held_rules
 from understudy.tables.rules import SyntheticRows

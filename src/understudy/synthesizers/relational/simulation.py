@@ -14,7 +14,8 @@ from understudy.encoding.encoder import Encoder, Levels
 from understudy.synthesizers.base import GivenSampler, HistoryNames
 from understudy.synthesizers.relational.drawing import DrawnTable, draw_children, levels_of, parents_of
 from understudy.synthesizers.relational.fitted import FittedTable
-from understudy.tables.database_design import Design, Whole
+from understudy.tables.database_context import Whole
+from understudy.tables.database_design import Design
 
 UNITS = 12_000
 """So many units are drawn. A pool has rows of the first of them, and of all if they have no more."""
