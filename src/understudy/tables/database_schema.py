@@ -159,11 +159,9 @@ class DatabaseSchema:
                 raise SchemaError(f"{place}: expected none of a public table, got {column!r}.")
             second = column in table.second_keys
             if second == self.tables[other].public:
-                rule = "among the columns, as a category without values, since {!r} is public."
-                rule = (
-                    rule if second else "outside the columns, since {!r} is private: keys are generated, not learned."
-                )
-                raise SchemaError(f"{place}: expected {column!r} {rule.format(other)}")
+                listed = f"among the columns, as a category without values, since {other!r} is public"
+                hidden = f"outside the columns, since {other!r} is private: keys are generated, not learned"
+                raise SchemaError(f"{place}: expected {column!r} {listed if second else hidden}.")
 
     def _parents_first(self) -> Iterator[str]:
         """The names of the tables, the unit first, each after its parent, public ones last."""
