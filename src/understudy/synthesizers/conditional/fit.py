@@ -37,8 +37,6 @@ Flags = NDArray[np.bool_]
 
 BINS = 16
 """Numbers are cut into about so many bins."""
-POOL = 12_000
-"""About so many rows are drawn for a fit, beside those of the fit before."""
 PAIRS_PER_COLUMN = 3
 """So many pairs are counted for each column that is drawn."""
 FIRST_FITS, ROUNDS, LAST_FITS = 6, 3, 2
@@ -71,16 +69,19 @@ def plan_families(columns: int, *, share: float) -> list[PlannedMechanism]:
 
 @one_thread_each()
 def fit_conditional(
-    rows: PrivateRows, encoder: Encoder, *, simulation: Simulation, ledger: Ledger, key: Key
+    rows: PrivateRows, encoder: Encoder, *, simulation: Simulation, pool_rows: int, ledger: Ledger, key: Key
 ) -> ConditionalDensity:
     """Measures and learns; it measures what `plan_families` lists.
+
+    Args:
+        pool_rows: About so many rows are drawn for a fit, beside those of the fit before.
 
     Privacy:
         Rows are read by `measure_moments` and by `PairRounds`.
     """
     bases = bases_of(encoder, make_bins(encoder, BINS), encoder.schema.names, simulation.structural)
     moments = measure_moments(rows, encoder, bases, ledger=ledger, key=key.child("moments"))
-    fitting = _Fitting(bases, simulation, Released(moments, {}), encoder, key.child("families"))
+    fitting = _Fitting(bases, simulation, Released(moments, {}), encoder, pool_rows, key.child("families"))
     for _ in range(FIRST_FITS):
         fitting.fit()
     pairs = PairRounds(rows, encoder, bases, ledger=ledger, key=key.child("pairs"))
@@ -100,8 +101,17 @@ class _Fitting:
         density: The densities as far as they are fitted.
     """
 
-    def __init__(self, bases: Bases, simulation: Simulation, released: Released, encoder: Encoder, key: Key):
+    def __init__(
+        self,
+        bases: Bases,
+        simulation: Simulation,
+        released: Released,
+        encoder: Encoder,
+        pool_rows: int,
+        key: Key,
+    ):
         self._bases, self._simulation, self._released, self._key = bases, simulation, released, key
+        self._pool_rows = pool_rows
         given, derived, structural, self._smooth = (
             np.array([name in some for name in bases.names])
             for some in (simulation.given, simulation.derived, simulation.structural, simulation.smooth)
@@ -130,7 +140,7 @@ class _Fitting:
     def _pool(self) -> CodedPool:
         """Rows of families that the densities draw, and of those that they drew before: contexts change slowly then."""
         self._number += 1
-        levels = self._simulation.rows(self.density, POOL, key=self._key.child(f"pool {self._number}"))
+        levels = self._simulation.rows(self.density, self._pool_rows, key=self._key.child(f"pool {self._number}"))
         new, old = coded(self._bases, levels, self.density.landing), self._last
         self._last = new
         found = new.joined(old)

@@ -47,6 +47,8 @@ from understudy.synthesizers.prada.likelihood.settings import LikelihoodSettings
 from understudy.synthesizers.prada.settings import require_all_columns, sampling_rate
 from understudy.tables.schema import Schema
 
+FAMILY_POOL = 75 / 256
+"""Families that children are learned from have this part of `pool_rows`: they are drawn a dozen times."""
 FAMILY_ENCODING = 0.6
 """The distributions of the columns of children have this part of `encoding_share`: a fifth, by default."""
 
@@ -107,7 +109,8 @@ class Prada(LikelihoodSettings):
         """
         from understudy.synthesizers.conditional.fit import fit_conditional
 
-        return fit_conditional(rows, encoder, simulation=simulation, ledger=ledger, key=key)
+        pool = round(FAMILY_POOL * self.pool_rows)
+        return fit_conditional(rows, encoder, simulation=simulation, pool_rows=pool, ledger=ledger, key=key)
 
     @classmethod
     def fit_many(cls, requests: Sequence[FitRequest]) -> list[FittedDensity]:
