@@ -1,8 +1,9 @@
 """The plan of a fit of a database: what every table measures, and how they share one budget.
 
 The one rule: it follows from the schema and the method alone. A table's share is in proportion to the columns that are
-drawn in it, and a child's columns count twice: one unit adds many rows there, so its noise is larger. Of the share that
-a method gives to the encoder, a context column counts as `CONTEXT_WEIGHT` columns, since its encoder is borrowed.
+drawn in it; a child's columns count more, since one unit adds several rows there, and so does the number of children.
+Of the share that a method gives to the encoder, a context column that is counted counts as `CONTEXT_WEIGHT` columns,
+since its encoder is borrowed.
 """
 
 import math
@@ -21,8 +22,10 @@ from understudy.tables.database_design import Design
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.values import SchemaError
 
-CHILD_WEIGHT = 2.0
+CHILD_WEIGHT = 1.5
 """A column of a child counts as so many of the root's."""
+COUNT_WEIGHT = 2.0
+"""The number of children counts as so many columns: all rows of these tables follow from it."""
 CONTEXT_WEIGHT = 0.15
 """A context column gets so much of the budget for encoders, where a column that is drawn gets 1."""
 
@@ -54,7 +57,10 @@ def planned_tables(designs: Designs, method: Method, budget: Budget) -> list[Pla
 
 def shares(designs: Designs) -> dict[str, float]:
     """The part of the budget that each table gets."""
-    weights = {name: len(each.own) * (CHILD_WEIGHT if each.ancestors else 1.0) for name, each in designs.items()}
+    weights = {}
+    for name, each in designs.items():
+        columns = len(each.own) + (COUNT_WEIGHT - 1.0) * len(each.counts)
+        weights[name] = columns * (CHILD_WEIGHT if each.ancestors else 1.0)
     return {name: weight / math.fsum(weights.values()) for name, weight in weights.items()}
 
 
