@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from clinic import clinic_schema
+from offices import offices_schema
 from understudy.audit.replay import replay
 from understudy.audit.replay_databases import replay_databases
 from understudy.privacy.rows import PrivateRows
@@ -49,3 +50,11 @@ def test_a_replay_finds_a_table_whose_units_have_more_rows_than_is_charged(monke
     monkeypatch.setattr("understudy.databases.pipeline.lock", without_a_bound)
     found = replay(clinic_schema(), resolve("independent"), epsilon=20.0, delta=1e-6)
     assert any(finding.check == "sensitivity" for finding in found.findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["independent", "prada"])
+def test_a_unit_more_changes_no_answer_of_tables_that_point_to_others_and_to_themselves(name):
+    found = replay(offices_schema(), resolve(name), epsilon=20.0, delta=1e-6)
+    assert found.findings == ()
+    assert 0.5 < found.worst <= 1.0 + 1e-9

@@ -96,8 +96,12 @@ def test_a_rule_between_rows_is_read_as_one_of_the_child():
         ('order = "admission"', 'order = "admision"', "got 'admision'. Did you mean 'admission'"),
         ('parent = "patients"', 'parent = "prescriptions"', "expected foreign_key to have as many columns"),
         ('key = ["visit_id"]', 'key = ["a", "b"]', "expected foreign_key to have as many columns as the key"),
-        ('ward = "wards"', 'ward = "visits"', "a second private parent is not supported. Ignore the column"),
-        ('ward = "wards"', 'ward = "sheds"', "expected 'ward' to name a public table with a key of one column"),
+        ('ward = "wards"', 'ward = "visits"', "expected max_depth with a reference to the table itself"),
+        ('ward = "wards"', 'ward = "patients"', "expected 'ward' outside the columns, since 'patients' is private"),
+        ('ward = "wards"', 'desk = "wards"', "expected 'desk' among the columns, as a category without values"),
+        ('ward = "wards"', 'ward = "sheds"', "expected 'ward' to name a table with a key of one column"),
+        ('ward = "wards"', 'visit_id = "patients"', "expected references of other columns than keys"),
+        ("max_per_parent = 12\n", "max_per_parent = 12\nmax_depth = 2\n", "got max_depth alone"),
         ("public = true\n", "", "table 'wards': expected a parent"),
         ("visits.admission >= patients.birth", "visits.ward >= patients.birth", "constraint 1: expected two numbers"),
         ("visits.admission >= patients.birth", "visits.admission", "constraint 1: expected a rule such as"),
@@ -120,7 +124,7 @@ def test_tables_that_lead_in_a_circle_are_refused():
     b = us.TableSchema(name="b", key="k", parent="a", foreign_key="f", max_per_parent=2)
     with pytest.raises(us.SchemaError, match="lead in a circle"):
         us.DatabaseSchema(tables=(us.TableSchema(name="root", key="k"), a, b), unit="root")
-    with pytest.raises(us.SchemaError, match=r"points to itself is not supported.* each level"):
+    with pytest.raises(us.SchemaError, match=r"points to itself does so by references.*\{ f = \"a\" \}"):
         us.TableSchema(name="a", key="k", parent="a", foreign_key="f", max_per_parent=2)
 
 

@@ -7,7 +7,8 @@ import pytest
 import understudy as us
 from clinic import clinic, clinic_schema
 from understudy.core.randomness import Key
-from understudy.tables.database_design import designs, running_mean, years
+from understudy.tables.database_context import running_mean, years
+from understudy.tables.database_design import designs
 from understudy.tables.families import flattened, read_families, sources_of
 
 KEY = Key.new(0)

@@ -19,10 +19,11 @@ from understudy.encoding.encoder import Encoder, EncoderFacts
 from understudy.model import FORMAT, GENERATOR, Model, ModelError, Savable
 from understudy.model import load as load_single
 from understudy.privacy.receipt import Receipt
-from understudy.synthesizers import FITTED, METHODS
+from understudy.synthesizers import FITTED, FITTED_FAMILIES, METHODS
 from understudy.synthesizers.base import Method
 from understudy.synthesizers.relational.drawing import DrawnTable, draw_children
-from understudy.synthesizers.relational.fitting import FittedTable
+from understudy.synthesizers.relational.fitted import FittedTable
+from understudy.synthesizers.relational.matching import matched
 from understudy.tables.column import Column
 from understudy.tables.database_design import Design, designs
 from understudy.tables.database_schema import DatabaseSchema
@@ -60,7 +61,7 @@ class DatabaseModel(Savable):
 
     @property
     def designs(self) -> dict[str, Design]:
-        return designs(self.schema)
+        return designs(self.schema, self.receipt.budget.epsilon)
 
     def sample(
         self,
@@ -94,7 +95,8 @@ class DatabaseModel(Savable):
             raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
         if self.single is not None:
             return self._rows(self.single, int(n), where, Key.new(seed), kind or self.kind)
-        return self._frames(self._draw(int(n), where, Key.new(seed)), kind or self.kind)
+        key = Key.new(seed)
+        return self._frames(self._draw(int(n), where, key), kind or self.kind, key.child("second keys"))
 
     def _draw(self, n: int, where: Mapping[str, Any] | None, key: Key) -> dict[str, DrawnTable]:
         drawn: dict[str, DrawnTable] = {}
@@ -141,18 +143,42 @@ class DatabaseModel(Savable):
         place = np.arange(n)
         return DrawnTable(columns, {**columns, **measured(columns, design.differences)}, place, np.ones_like(place))
 
-    def _frames(self, drawn: Mapping[str, DrawnTable], kind: str) -> dict[str, Any]:
+    def _frames(self, drawn: Mapping[str, DrawnTable], kind: str, key: Key) -> dict[str, Any]:
         keys: dict[str, dict[str, list[str]]] = {}
         frames: dict[str, Any] = {}
         for name, rows in drawn.items():
+            keys[name] = _keys(self.schema[name], rows, self.schema, keys)
+        self._add_second_keys(drawn, keys, key)
+        for name, rows in drawn.items():
             table = self.schema[name]
-            keys[name] = _keys(table, rows, self.schema, keys)
-            own = [Column(name=column, kind="categorical") for column in keys[name]]
+            own = [
+                Column(name=column, kind="categorical", nullable=column in table.second_keys) for column in table.keys
+            ]
             schema = Schema(columns=(*own, *table.columns), name=name)
-            columns = {**{column: np.arange(len(rows.rank)) for column in keys[name]}, **rows.values}
+            columns = {column: np.arange(len(rows.rank)) for column in keys[name]}
+            columns |= {
+                column: np.where([text is None for text in keys[name][column]], -1, columns[column])
+                for column in table.second_keys
+            }
+            columns |= rows.values
             labels = {**self.tables[name].encoder.labels, **keys[name]}
             frames[name] = to_frame({each: columns[each] for each in schema.names}, schema, labels, kind)
         return frames
+
+    def _add_second_keys(self, drawn: Mapping[str, DrawnTable], keys: dict[str, dict[str, Any]], key: Key) -> None:
+        """Adds the second keys of all tables to their keys: each leads to a row that is there, or is None."""
+        units: dict[str, NDArray[np.int64]] = {}
+        for name, design in self.designs.items():
+            units[name] = (
+                drawn[name].parent if not design.ancestors else units[design.ancestors[-1]][drawn[name].parent]
+            )
+        for name, design in self.designs.items():
+            for second in design.second_keys:
+                sides = [(drawn[n], self.tables[n].encoder, units[n]) for n in (name, second.table)]
+                places = matched(second, *sides, key=key.child(name).child(second.column))
+                [own] = self.schema[second.table].key
+                texts = keys[second.table][own]
+                keys[name][second.column] = [None if place < 0 else texts[place] for place in places.tolist()]
 
     def to_bytes(self) -> bytes:
         """The content of a model file. The same model gives the same bytes, whenever it is saved."""
@@ -215,14 +241,15 @@ def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
     settings = {key: value for key, value in document["method"].items() if key != "name"}
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     tables = {}
-    for place, (name, design) in enumerate(designs(schema).items()):
+    receipt = Receipt.from_json(json.dumps(document["receipt"]))
+    for place, (name, design) in enumerate(designs(schema, receipt.budget.epsilon).items()):
         start = f"{place}/"
         own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
         generator = {key.removeprefix(GENERATOR): each for key, each in own.items() if key.startswith(GENERATOR)}
         facts = EncoderFacts(rows=document["tables"][name]["rows"], columns=document["tables"][name]["columns"])
         encoder = Encoder.from_arrays(design.flat, facts, own)
-        tables[name] = FittedTable(encoder, FITTED[method].from_arrays(generator))
-    receipt = Receipt.from_json(json.dumps(document["receipt"]))
+        known = FITTED_FAMILIES if design.ancestors and method in FITTED_FAMILIES else FITTED
+        tables[name] = FittedTable(encoder, known[method].from_arrays(generator))
     single = None if document["single"] is None else Schema.parse(document["single"], "the model's schema")
     return DatabaseModel(schema, tables, receipt, METHODS[method](**settings), document["kind"], single)
 
@@ -240,7 +267,7 @@ def _as_coded(table: Table, encoder: Encoder) -> dict[str, NDArray[Any]]:
 def _keys(
     table: TableSchema, rows: DrawnTable, schema: DatabaseSchema, keys: Mapping[str, Mapping[str, list[str]]]
 ) -> dict[str, list[str]]:
-    """The generated key columns of a table: its key first, then the foreign key.
+    """The generated key columns of a table: its key first, then the foreign key; second keys are added later.
 
     Of a key of several columns, those that belong to the foreign key too are the parent's, and the first other one
     counts the siblings.
@@ -256,4 +283,4 @@ def _keys(
             found[name] = [str(rank) for rank in rows.rank] if not place else ["1"] * len(rows.rank)
         else:
             found[name] = generated_keys(table.key_pattern or f"{table.name}-000001", len(rows.rank))
-    return {name: found[name] for name in table.keys}
+    return {name: found[name] for name in table.keys if name in found}

@@ -4,7 +4,7 @@
 the table that the schema names as `unit`, with everything that hangs on it, through all tables and depths. Of one
 parent at most `max_per_parent` children are used, so a unit has at most the product of these numbers in a table; of
 these rows at most `database_design.learned_rows` are locked, at random, and that is the bound that every mechanism
-counts with. Nobody types it in: it follows from the schema.
+counts with. Nobody types it in: it follows from the schema and ε.
 
 Why it holds, beside what `pipeline` says:
 1. Rows are joined and chosen unit by unit, before they are locked (`tables.families`), so that the locked rows of a
@@ -80,7 +80,7 @@ def fit(
     if isinstance(schema, Schema):
         single, schema, given = schema, as_database(schema), {UNITS: given, ROWS: given}
     schema = with_public_keys(given, schema)
-    made = designs(schema)
+    made = designs(schema, budget.epsilon)
     whole, key = _ledger(schema, made, method, budget, seed), Key.new(seed)
     if strict:
         refuse(flags_of(schema, method, budget, seed=seed))
@@ -141,7 +141,7 @@ def plan(schema: DatabaseSchema | Schema, method: Method, budget: Budget, *, row
     """
     check_method(method)
     schema = as_database(schema) if isinstance(schema, Schema) else schema
-    made = designs(schema)
+    made = designs(schema, budget.epsilon)
     ledger = _ledger(schema, made, method, budget, None)
     seconds, megabytes = seconds_of(made, method, list(ledger.plan), rows or ROWS_IF_UNKNOWN)
     seen: dict[str, int] = {}

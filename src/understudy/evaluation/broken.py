@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from understudy.evaluation.families import Families
-from understudy.tables.database_design import years
+from understudy.tables.database_context import years
 from understudy.tables.database_schema import AgeRule, DatabaseSchema, LinkRule
 from understudy.tables.rules import SyntheticRows
 from understudy.tables.table import Table

@@ -204,6 +204,10 @@ def _integrity(compared: Compared) -> Iterator[Finding]:
     for link in compared.target.links:
         values = [each.tables[link.table].broken for each in (compared.made, compared.base)]
         yield Finding(metric="integrity", table=link.name, value=values[0], floor=values[1], reference=None)
+    for name, share in compared.made.second_keys.items():
+        yield Finding(
+            metric="integrity", table=name, value=share, floor=compared.base.second_keys[name], reference=None
+        )
 
 
 def _by_table(compared: Compared, metric: str, *, width: int) -> Iterator[Finding]:

@@ -79,11 +79,13 @@ class Families:
     """A database: its tables by name, parents before children, and their links.
 
     Attributes:
+        second_keys: By second key, as "cases.handler → staff", the share of rows for which it leads nowhere.
         labels: The text of every code of a category, by table and column.
     """
 
     tables: Mapping[str, Members]
     links: tuple[Link, ...]
+    second_keys: Mapping[str, float] = dataclasses.field(default_factory=dict)
     labels: Mapping[str, Mapping[str, list[str]]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -191,7 +193,12 @@ def assembled(schema: DatabaseSchema, sides: Mapping[str, Side], keys: Keys) -> 
         tables[name] = _taken(members, rows, parent[rows])
         places[name] = np.full(members.rows, NOBODY)
         places[name][rows] = np.arange(len(rows))
-    return Families(tables=tables, links=links)
+    seconds = [(name, column) for name in schema.private for column in schema[name].second_keys]
+    broken = {}
+    for name, column in seconds:
+        other = schema[name].references[column]
+        broken[f"{name}.{column} → {other}"] = _parents(keys[name], [column], keys[other], schema[other].key)[1]
+    return Families(tables=tables, links=links, second_keys=broken)
 
 
 def _parents(

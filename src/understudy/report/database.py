@@ -126,7 +126,10 @@ def _with_rows(schema: DatabaseSchema, drawn: Mapping[str, Any]) -> tuple[Databa
     empty = [name for name in schema.private if not drawn[name].height]
     if not empty:
         return schema, empty
-    kept = {table.name: table for table in schema if table.name not in empty}
+    kept = {}
+    for table in (each for each in schema if each.name not in empty):
+        references = {column: other for column, other in table.references.items() if other not in empty}
+        kept[table.name] = dataclasses.replace(table, references=references)
     return dataclasses.replace(schema, tables=kept, constraints=()), empty
 
 
@@ -141,7 +144,7 @@ def _file(given: Any) -> Any:
 def privacy_of_database(model: DatabaseModel, ledger: LedgerFile | None) -> dict[str, Any]:
     """All that the page says about privacy, in the same shape as for one table."""
     receipt, schema = model.receipt, model.schema
-    planned = planned_tables(designs(schema), model.method, receipt.budget)
+    planned = planned_tables(designs(schema, receipt.budget.epsilon), model.method, receipt.budget)
     sampled = any(each.sampling_rate for each in (*planned, *receipt.charges))
     rules = [f"{table.name}: {rule}" for table in schema if table.columns for rule in table.schema.constraints]
     units = schema.root.rows

@@ -81,6 +81,8 @@ FITTED: "Registry[type[Fitted]]" = Registry(
         "privmrf": "privmrf.method:FittedPrivMRF",
     }
 )
+FITTED_FAMILIES: "Registry[type[Fitted]]" = Registry({"prada": "conditional.density:ConditionalDensity"})
+"""Of methods that fit tables of children in another way than single tables, what they make of them."""
 DEFAULT = "prada"
 
 

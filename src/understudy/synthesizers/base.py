@@ -5,8 +5,8 @@ measure from public facts alone, then fits: it hands the locked rows to mechanis
 *fitted generator* is arrays and public facts; it holds no row, and sampling from it costs nothing.
 
 What only some methods can do is a protocol of its own, which `model` and `pipeline` ask for by `isinstance`:
-`BatchMethod`, `DensityModel`, `ConditionalSampler`, `GivenSampler`, `WeightedParents`. Neither ever asks for
-one method by name.
+`BatchMethod`, `FamilyMethod`, `DensityModel`, `ConditionalSampler`, `GivenSampler`, `WeightedParents`. Neither ever
+asks for one method by name.
 """
 
 import dataclasses
@@ -89,6 +89,53 @@ class MethodClass(Protocol):
 MethodT = TypeVar("MethodT", bound=Method)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HistoryNames:
+    """The columns that the order of a history is drawn with: where it starts, or a gap from the row before.
+
+    Attributes:
+        before: The column of the row before that gaps are reckoned from.
+        unit: The length of a gap of 1 on the scale of the order.
+    """
+
+    start: str
+    gap: str
+    order: str
+    before: str
+    unit: float
+
+
+class Simulation(Protocol):
+    """Families of one table, drawn with a generator that is still being fitted. Public: no row comes here.
+
+    Attributes:
+        given: The columns that the table is drawn given.
+        derived: Columns that follow from others and are never drawn.
+        structural: Columns that are missing where a row's place among its siblings says so, and nowhere else.
+        smooth: Given columns whose encoder says little of their values: means, which lie on no grid.
+        history: If it has an order.
+    """
+
+    @property
+    def given(self) -> Collection[str]: ...
+
+    @property
+    def derived(self) -> Collection[str]: ...
+
+    @property
+    def structural(self) -> Collection[str]: ...
+
+    @property
+    def smooth(self) -> Collection[str]: ...
+
+    @property
+    def history(self) -> "HistoryNames | None": ...
+
+    def rows(self, generator: "GivenSampler", n: int, *, key: Key) -> Levels:
+        """About `n` rows with the levels of all columns, as many of each unit as are learned from."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class FitRequest(Generic[MethodT]):
     """One of many fits that are made together."""
@@ -107,6 +154,28 @@ class BatchMethod(Method, Protocol):
     @classmethod
     def fit_many(cls, requests: Sequence[FitRequest]) -> list[Fitted]:
         """The fitted generators, in the order of the requests; each keeps the promise of `fit` by itself."""
+        ...
+
+
+@runtime_checkable
+class FamilyMethod(Method, Protocol):
+    """A method that learns a table of children better from the families that it draws itself.
+
+    Attributes:
+        family_encoding_share: Part of the budget of a table of children for its encoder.
+    """
+
+    @property
+    def family_encoding_share(self) -> float: ...
+
+    def plan_families(self, columns: int) -> list[PlannedMechanism]:
+        """As `plan`, for a table of children of which so many columns are drawn."""
+        ...
+
+    def fit_families(
+        self, rows: PrivateRows, encoder: Encoder, *, simulation: Simulation, ledger: Ledger, key: Key
+    ) -> Fitted:
+        """As `fit`, for a table of children."""
         ...
 
 

@@ -12,6 +12,7 @@ The one rule: everything here follows from the schema, so it is public. Arrays o
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,44 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.tables.column import DAY, Column
+from understudy.tables.database_context import PLACES, Arrays, Context, Whole, context_cells, years
 from understudy.tables.database_schema import AgeRule, DatabaseSchema, LinkRule
 from understudy.tables.differences import Difference, differences, modelled
 from understudy.tables.differences import measured as with_differences
 from understudy.tables.rules import Inequality
 from understudy.tables.schema import Schema
+from understudy.tables.second_keys import SecondKey, second_keys
 from understudy.tables.table_schema import TableSchema
 
 MOST_CONTEXT = 40
 """A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
 
-LEARNED_ROWS = 1
-"""A table of children is learned from so many rows of a unit: see docs/databases.md for what was measured."""
+LEARNED_ROWS = 3.0
+"""A table of children is learned from about so many rows of a unit at ε = 1: `learned_rows` has the rule."""
 
 PLANNED_UNITS = 8_000
 """Batches of children are planned for so many units, each with all rows that are learned from."""
-
-Arrays = Mapping[str, NDArray[Any]]
-Whole = NDArray[np.int64]
-
-
-@dataclasses.dataclass(frozen=True)
-class Context:
-    """A column that a table is drawn given.
-
-    Attributes:
-        kind: "ancestor", "siblings", "rank", "previous" or "mean".
-        column: As the design has it; its name is that of the context column.
-        table, source: Whose column it comes from: an ancestor's, or the table's own.
-    """
-
-    kind: str
-    column: Column
-    table: str
-    source: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.column.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +74,7 @@ class Design:
         ages: Columns that are ages.
         max_rows: How many rows of one unit are learned from at most (`learned_rows`).
         unit: The name of the table of units.
+        second_keys: Keys that lead to rows of other private tables, or of its own.
     """
 
     table: TableSchema
@@ -107,6 +88,7 @@ class Design:
     ages: tuple[AgeRule, ...]
     max_rows: int
     unit: str
+    second_keys: tuple[SecondKey, ...] = ()
 
     @functools.cached_property
     def flat(self) -> Schema:
@@ -134,6 +116,16 @@ class Design:
         ages = [each.column for each in self.ages if each.at == self.history.column]
         return self.history.start.name, self.history.gap.name, self.history.column, *ages
 
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """What follows from the order of a history and is never drawn: the order itself, and ages."""
+        return self.early[2:]
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """The columns that are drawn."""
+        return tuple(name for name in self.own.names if name not in self.derived)
+
     # From values ------------------------------------------------------------------------------------------------------
 
     def measured(self, values: Arrays, previous: Whole, children: Mapping[str, Whole]) -> dict[str, NDArray[Any]]:
@@ -152,9 +144,9 @@ class Design:
             found[self.history.gap.name] = np.where(first, np.nan, gap)
         for child, name in self.counts.items():
             found[name] = children[child].astype(np.float64)
-        if self.values is None and not self.counts:
+        if self.values is None and not self.counts and not self.second_keys:
             found[self.own.names[0]] = np.zeros(len(previous), np.int64)
-        return {name: found[name] for name in self.own.names}
+        return {name: found[name] for name in self.own.names if name in found}
 
     def context_of(
         self, own: Arrays, ancestors: Mapping[str, Arrays], rank: Whole, siblings: Whole, previous: Whole
@@ -165,18 +157,7 @@ class Design:
             own: Their columns, as `measured` has them.
             ancestors: The columns of each row's ancestors, by table.
         """
-        found: dict[str, NDArray[Any]] = {}
-        for each in self.context:
-            if each.kind == "ancestor":
-                found[each.name] = ancestors[each.table][each.source]
-            elif each.kind in ("rank", "siblings"):
-                found[each.name] = (rank if each.kind == "rank" else siblings).astype(np.float64)
-            elif each.kind == "previous":
-                missing = -1 if own[each.source].dtype.kind == "i" else np.nan
-                found[each.name] = np.where(previous < 0, missing, own[each.source][previous])
-            else:
-                found[each.name] = running_mean(own[each.source], rank)
-        return found
+        return context_cells(self.context, own, ancestors, rank, siblings, previous)
 
     # Back to values ---------------------------------------------------------------------------------------------------
 
@@ -220,26 +201,26 @@ class Design:
         }
 
 
-def learned_rows(most: int) -> int:
-    """How many rows of one unit a table is learned from, chosen at random, if a unit may have so many.
+def learned_rows(most: int, epsilon: float) -> int:
+    """How many rows of one unit a table is learned from, chosen at random, if a unit may have so many: m = 3 √ε.
 
-    The noise of every mechanism grows with this number m, and the rows that are learned from with E min(k, m), k being
-    the rows of a unit: so each row tells the less, the larger m is. But the rows of a unit with k weigh min(1, m / k)
-    each: m = 1 is weighting by 1 / k, and units count alike, however many rows they have. What is drawn is drawn given
-    the number of siblings, so that the weights do not bias it as far as the model can tell families by it.
+    The noise of every mechanism grows with m, as m / ε. The rows of a unit that has k weigh min(1, m / k) each: m = 1
+    is weighting by 1 / k, units count alike however many rows they have, and long histories are hardly seen; with all
+    of them rows count alike. What is drawn is drawn given the number of siblings, which makes up for the weights as far
+    as the model can tell families by it; what is left falls about as 1 / m. a / m + b m / ε is least at m ∝ √ε.
     """
-    return min(most, LEARNED_ROWS)
+    return min(most, max(1, round(LEARNED_ROWS * math.sqrt(epsilon))))
 
 
-def designs(schema: DatabaseSchema) -> dict[str, Design]:
-    """The designs of all private tables, parents first."""
+def designs(schema: DatabaseSchema, epsilon: float = 1.0) -> dict[str, Design]:
+    """The designs of all private tables, parents first, for a fit with this ε."""
     made: dict[str, Design] = {}
     for name in schema.private:
-        made[name] = _design(schema, name, made)
+        made[name] = _design(schema, name, made, epsilon)
     return made
 
 
-def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> Design:
+def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsilon: float) -> Design:
     table = schema[name]
     values = _values(table)
     history = _history(table, [rule for rule in schema.link_rules if rule.table == name])
@@ -254,8 +235,10 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> De
         early = [history.column, *(each.column for each in ages if each.at == history.column)]
         columns = [history.start, history.gap, *sorted(columns, key=lambda each: each.name not in early)]
     ancestors = schema.path(name)[:-1]
-    learned = learned_rows(schema.max_rows(name))
+    learned = learned_rows(schema.max_rows(name), epsilon)
     unit = {"unit": f"unit of {name}", "max_rows_per_unit": learned} if ancestors else {}
+    seconds = second_keys(table, schema.tables)
+    hidden += [column for each in seconds for column in each.hidden]
     every = (*columns, *hidden) or (Column(name=f"rows of {name}", kind="categorical", values=("one",)),)
     own = Schema(columns=every, name=name, rows=table.rows, **unit)
     return Design(
@@ -263,13 +246,14 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design]) -> De
         ancestors=ancestors,
         values=values,
         own=own,
-        context=_context(schema, table, own, history, made) if ancestors else (),
+        context=_context(schema, table, own, history, made, seconds) if ancestors else (),
         counts=counts,
         history=history,
         rules=tuple(rule for rule in schema.link_rules if rule.table == name),
         ages=ages,
         max_rows=learned,
         unit=schema.unit,
+        second_keys=seconds,
     )
 
 
@@ -310,13 +294,19 @@ def _history(table: TableSchema, rules: list[LinkRule]) -> History | None:
 
 
 def _context(
-    schema: DatabaseSchema, table: TableSchema, own: Schema, history: History | None, made: Mapping[str, Design]
+    schema: DatabaseSchema,
+    table: TableSchema,
+    own: Schema,
+    history: History | None,
+    made: Mapping[str, Design],
+    seconds: tuple[SecondKey, ...],
 ) -> tuple[Context, ...]:
     parents, farther, means = list[Context](), list[Context](), list[Context]()
     for ancestor in schema.path(table.name)[:-1]:
         hidden = made[ancestor].history
         skipped = {made[ancestor].counts.get(schema.path(table.name)[len(schema.path(ancestor))])}
         skipped |= set() if hidden is None else {hidden.start.name, hidden.gap.name}
+        skipped |= {column.name for each in made[ancestor].second_keys for column in each.hidden}
         for column in made[ancestor].own:
             if column.name not in skipped and len(column.values or "ab") > 1:
                 named = dataclasses.replace(column, name=f"{ancestor}.{column.name}", atoms=())
@@ -325,9 +315,11 @@ def _context(
     most = int(table.max_per_parent or 1)
     places, last = list[Context](), list[Context]()
     if most > 1:
-        for kind in ("siblings", "rank"):
-            places.append(Context(kind, Column(name=kind + " of it", kind="integer", low=1, high=most), table.name))
-        hidden = () if history is None else (history.start.name, history.gap.name)
+        for kind, (low, high) in PLACES.items():
+            bounds = {"low": low, "high": 1 if high is None else most - 1 + low}
+            places.append(Context(kind, Column(name=f"{kind} of it", kind="integer", **bounds), table.name))
+        hidden = set() if history is None else {history.start.name, history.gap.name}
+        hidden |= {column.name for each in seconds for column in each.hidden}
         for column in own:
             if column.name in hidden or len(column.values or "ab") < 2:
                 continue
@@ -342,23 +334,3 @@ def _context(
         if len(found) + len(more) <= MOST_CONTEXT:
             found += more
     return tuple(found)
-
-
-def running_mean(column: NDArray[Any], rank: Whole) -> NDArray[np.float64]:
-    """The mean of the earlier siblings of every row, NaN if none is known; rows are sorted by parent and rank."""
-    known = ~np.isnan(column)
-    starts = np.flatnonzero(rank == 1)
-    lengths = np.diff(np.r_[starts, len(rank)])
-    sums, many = (np.cumsum(x) for x in (np.where(known, column, 0.0), known.astype(np.float64)))
-    before = [np.r_[0.0, x[:-1]] if len(x) else x for x in (sums, many)]
-    own_sum, own_many = (x - np.repeat(x[starts], lengths) for x in before)
-    return np.where(own_many > 0, own_sum / np.maximum(own_many, 1.0), np.nan)
-
-
-def years(birth: NDArray[Any], at: NDArray[Any]) -> NDArray[np.float64]:
-    """Whole years between instants in microseconds, as people count their age; NaN if one is missing."""
-    gone = np.isnan(birth) | np.isnan(at)
-    first, last = (np.where(gone, 0.0, x).astype("datetime64[us]").astype("datetime64[D]") for x in (birth, at))
-    months = last.astype("datetime64[M]").astype(np.int64) - first.astype("datetime64[M]").astype(np.int64)
-    days = [(x - x.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64) for x in (first, last)]
-    return np.where(gone, np.nan, (months - (days[1] < days[0])) // 12)

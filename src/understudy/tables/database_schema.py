@@ -150,17 +150,18 @@ class DatabaseSchema:
 
     def _check_references(self, table: TableSchema) -> None:
         for column, other in table.references.items():
-            if other in self.private:
+            place = f"table {table.name!r}, references"
+            if other not in self.tables or len(self.tables[other].key) != 1:
                 raise SchemaError(
-                    f"table {table.name!r}, references: expected {column!r} to name a public table, but {other!r} is "
-                    "private, and a second private parent is not supported. Ignore the column, or copy those columns "
-                    f"of {other!r} that matter into {table.name!r}."
+                    f"{place}: expected {column!r} to name a table with a key of one column, got {show(other)}."
                 )
-            if other not in self.tables or not self.tables[other].public or len(self.tables[other].key) != 1:
-                raise SchemaError(
-                    f"table {table.name!r}, references: expected {column!r} to name a public table with a key of one "
-                    f"column, got {show(other)}."
-                )
+            if table.public:
+                raise SchemaError(f"{place}: expected none of a public table, got {column!r}.")
+            second = column in table.second_keys
+            if second == self.tables[other].public:
+                listed = f"among the columns, as a category without values, since {other!r} is public"
+                hidden = f"outside the columns, since {other!r} is private: keys are generated, not learned"
+                raise SchemaError(f"{place}: expected {column!r} {listed if second else hidden}.")
 
     def _parents_first(self) -> Iterator[str]:
         """The names of the tables, the unit first, each after its parent, public ones last."""

@@ -25,6 +25,8 @@ from understudy.core.text import did_you_mean
 from understudy.tables.database_design import Design
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.database_url import is_url
+from understudy.tables.second_keys import looked_up
+from understudy.tables.second_keys import measured as second_key_columns
 from understudy.tables.sources import readable
 from understudy.tables.structure import TableError
 from understudy.tables.table import Table, read
@@ -46,6 +48,7 @@ class Members:
         parent: The place of each row's parent among the used rows of its table; of the root, its own place.
         rank: Its place among its siblings, from 1 on.
         siblings: How many there are, itself included.
+        leads: For every second key, the place of the row of the same unit that it leads to (second_keys.py).
     """
 
     columns: dict[str, NDArray[Any]]
@@ -54,6 +57,7 @@ class Members:
     parent: Whole
     rank: Whole
     siblings: Whole
+    leads: dict[str, Whole] = dataclasses.field(default_factory=dict)
 
     @property
     def previous(self) -> Whole:
@@ -80,6 +84,7 @@ def read_families(given: Any, schema: DatabaseSchema, *, key: Key) -> tuple[dict
     sources = sources_of(given, schema)
     found: dict[str, Members] = {}
     keys: dict[str, pl.DataFrame] = {}
+    seconds: dict[str, dict[str, list[str | None]]] = {}
     kind = "polars"
     for name in schema.private:
         table = schema[name]
@@ -98,6 +103,13 @@ def read_families(given: Any, schema: DatabaseSchema, *, key: Key) -> tuple[dict
             found[name] = _members(exact, table, kept, unit, parent, rank, siblings)
         own = {column: texts[column].gather(kept) for column in table.key}
         keys[name] = pl.DataFrame({**own, "place": np.arange(len(kept))})
+        seconds[name] = {column: texts[column].gather(kept).to_list() for column in table.second_keys}
+    for name, columns in seconds.items():
+        for column, cells in columns.items():
+            other = schema[name].references[column]
+            [key_column] = schema[other].key
+            known = keys[other][key_column].to_list()
+            found[name].leads[column] = looked_up(cells, found[name].unit, known, found[other].unit)
     return found, kind
 
 
@@ -124,13 +136,20 @@ def flattened(families: Mapping[str, Members], designs: Mapping[str, Design]) ->
             children = {
                 child: np.bincount(families[child].parent, minlength=len(these.unit)) for child in design.counts
             }
-            own[name] = design.measured(these.columns, these.previous, children)
+            linked: dict[str, NDArray[Any]] = {}
+            for second in design.second_keys:
+                linked |= second_key_columns(second, these.leads[second.column], families[second.table].columns)
+            own[name] = design.measured(these.columns, these.previous, children) | linked
             places, ancestors = these.parent, dict[str, dict[str, NDArray[Any]]]()
             for ancestor in reversed(design.ancestors):
                 ancestors[ancestor] = {column: cells[places] for column, cells in own[ancestor].items()}
                 places = families[ancestor].parent[places]
             context = design.context_of(own[name], ancestors, these.rank, these.siblings, these.previous)
             labels = {column: own_labels for column, own_labels in these.labels.items()}
+            for second in design.second_keys:
+                other = families[second.table].labels
+                copied = zip(second.copies, second.sources, strict=True)
+                labels |= {copy.name: other[source] for copy, source in copied if source in other}
             for each in design.context:
                 source = families[each.table].labels
                 if each.kind in ("ancestor", "previous") and each.source in source:
@@ -205,7 +224,7 @@ def with_public_keys(given: Any, schema: DatabaseSchema) -> DatabaseSchema:
     Raises:
         TableError: A public table cannot be read.
     """
-    used = {other for table in schema for other in table.references.values()}
+    used = {other for table in schema for other in table.references.values() if schema[other].public}
     if not used:
         return schema
     sources = sources_of(given, schema)
@@ -221,7 +240,8 @@ def with_public_keys(given: Any, schema: DatabaseSchema) -> DatabaseSchema:
             else each
             for each in table.columns
         ]
-        tables.append(dataclasses.replace(table, columns=tuple(columns), references={}))
+        private = {column: table.references[column] for column in table.second_keys}
+        tables.append(dataclasses.replace(table, columns=tuple(columns), references=private))
     return dataclasses.replace(schema, tables={table.name: table for table in tables})
 
 

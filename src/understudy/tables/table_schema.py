@@ -35,7 +35,9 @@ class TableSchema:
         max_per_parent: How many rows of one parent are used at most.
         order: The column by which rows of one parent are a history; None if they have no order.
         public: Whether it is public and given in full, such as a list of districts. Nothing of it is learned.
-        references: For columns that hold the key of a public table, the name of that table.
+        references: For columns that hold the key of another table, its name: a public table for one of `columns`; a
+            private one, or this one, for a column that is not among them, which is a second key (second_keys.py).
+        max_depth: How many steps a table that points to itself takes at most from a row to one that points nowhere.
         rows: About how many rows there are, if that is public.
         ignore, missing, file: As in a `Schema`.
         constraints: Rules within a row, as in a `Schema`.
@@ -51,6 +53,7 @@ class TableSchema:
     order: str | None = None
     public: bool = False
     references: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    max_depth: int | None = None
     rows: int | None = None
     ignore: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -72,10 +75,7 @@ class TableSchema:
             raise self._error(f'expected key_pattern to hold digits, as in "P-0001", got {show(self.key_pattern)}.')
         if not isinstance(self.references, Mapping) or not all(map(is_text, self.references.values())):
             raise self._error('expected references such as { district = "districts" }.')
-        for name in self.references:
-            column = next((each for each in self.columns if each.name == name), None)
-            if column is None or column.kind != "categorical" or column.values is not None:
-                raise self._error(f"expected references of categorical columns without values, got {show(name)}.")
+        self._check_references()
         self._set("file", Dialect.read(self.file))
         if self.columns:
             self._set("constraints", self.schema.constraints)
@@ -106,9 +106,24 @@ class TableSchema:
             raise self._error("expected a public table to have a key and no parent.")
         if self.parent == self.name:
             raise self._error(
-                "expected another table as its parent; a table that points to itself is not supported. Make a table of "
-                "each level, with the level above as its parent, or ignore the column."
+                "expected another table as its parent. A table that points to itself does so by references and "
+                f"max_depth: references = {{ {self.foreign_key[0] if self.foreign_key else 'column'} = "
+                f'"{self.name}" }}.'
             )
+
+    def _check_references(self) -> None:
+        for name in self.references:
+            column = next((each for each in self.columns if each.name == name), None)
+            if column is not None and (column.kind != "categorical" or column.values is not None):
+                raise self._error(f"expected references of categorical columns without values, got {show(name)}.")
+            if name in (*self.key, *self.foreign_key, *self.ignore):
+                raise self._error(f"expected references of other columns than keys and ignored ones, got {show(name)}.")
+        to_itself, most = self.name in self.references.values(), self.max_depth
+        if to_itself != (most is not None):
+            given = "no max_depth" if to_itself else "max_depth alone"
+            raise self._error(f"expected max_depth with a reference to the table itself, got {given}.")
+        if most is not None and (isinstance(most, bool) or not isinstance(most, numbers.Integral) or most < 1):
+            raise self._error(f"expected max_depth to be an integer >= 1, got {show(most)}.")
 
     def _check_names(self) -> None:
         names = [column.name for column in self.columns]
@@ -158,8 +173,14 @@ class TableSchema:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns of key and foreign key, each once."""
-        return tuple(dict.fromkeys((*self.key, *self.foreign_key)))
+        """The columns of key, foreign key and second keys, each once."""
+        return tuple(dict.fromkeys((*self.key, *self.foreign_key, *self.second_keys)))
+
+    @property
+    def second_keys(self) -> tuple[str, ...]:
+        """The columns that hold the key of a private table that is not the parent, or of this one."""
+        names = {column.name for column in self.columns}
+        return tuple(name for name in self.references if name not in names)
 
     def __getitem__(self, name: str) -> Column:
         return self.schema[name]

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.encoding.columns import ColumnEncoder
 from understudy.encoding.encoder import Levels
 from understudy.synthesizers.base import GivenSampler
-from understudy.synthesizers.relational.fitting import FittedTable
+from understudy.synthesizers.relational.fitted import FittedTable
 from understudy.tables.constraints import sums
-from understudy.tables.database_design import Arrays, Design, Whole
+from understudy.tables.database_context import PLACES, Arrays, Whole, place_of
+from understudy.tables.database_design import Design
 from understudy.tables.differences import measured, restored
 from understudy.tables.rejection import SamplingError, held_rules
 from understudy.tables.rules import SyntheticRows
@@ -43,9 +45,14 @@ class DrawnTable:
     parent: Whole
     rank: Whole
 
+    def first(self, rows: int) -> "DrawnTable":
+        """The first of its rows."""
+        values, own = ({name: cells[:rows] for name, cells in each.items()} for each in (self.values, self.own))
+        return DrawnTable(values, own, self.parent[:rows], self.rank[:rows])
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Parents:
+class Parents:
     """The rows that children are drawn for.
 
     Attributes:
@@ -58,12 +65,20 @@ class _Parents:
     ancestors: Mapping[str, Arrays]
     children: Whole
 
-    def some(self, places: Whole) -> "_Parents":
-        return _Parents(
+    def some(self, places: Whole) -> "Parents":
+        return Parents(
             _taken(self.values, places),
             {name: _taken(columns, places) for name, columns in self.ancestors.items()},
             self.children[places],
         )
+
+
+def draw_root(fitted: FittedTable, design: Design, n: int, *, key: Key) -> DrawnTable:
+    """So many rows of the root, as its generator draws them: rules that need rejection are left to sampling."""
+    levels = fitted.generator.sample(n, key=key)
+    drawn = {name: fitted.encoder.columns[name].values(levels[name]) for name in design.own.names}
+    values, own = _restored(fitted, design, drawn, {}, None, key=key.child("restored"))
+    return DrawnTable(values, own, np.arange(n), np.ones(n, np.int64))
 
 
 def draw_children(fitted: FittedTable, design: Design, drawn: Mapping[str, DrawnTable], *, key: Key) -> DrawnTable:
@@ -72,7 +87,7 @@ def draw_children(fitted: FittedTable, design: Design, drawn: Mapping[str, Drawn
     Raises:
         SamplingError: No drawn row keeps the table's constraints.
     """
-    parents = _parents(design, drawn)
+    parents = parents_of(design, drawn)
     most = int(design.table.max_per_parent or 1)
     rounds: list[tuple[Whole, dict[str, NDArray[Any]], dict[str, NDArray[Any]]]] = []
     for rank in range(1, most + 1):
@@ -97,14 +112,15 @@ def _joined(rounds: Sequence[Arrays], order: Whole) -> dict[str, NDArray[Any]]:
     return {name: np.concatenate([each[name] for each in rounds])[order] for name in rounds[0]}
 
 
-def _parents(design: Design, drawn: Mapping[str, DrawnTable]) -> _Parents:
+def parents_of(design: Design, drawn: Mapping[str, DrawnTable]) -> Parents:
+    """The drawn rows that a table's children hang on."""
     parent = drawn[design.ancestors[-1]]
     places = np.arange(len(parent.rank))
     ancestors: dict[str, Arrays] = {}
     for name in reversed(design.ancestors):
         ancestors[name] = _taken(drawn[name].own, places)
         places = drawn[name].parent[places]
-    return _Parents(parent.values, ancestors, _counts_of(parent.own, design))
+    return Parents(parent.values, ancestors, _counts_of(parent.own, design))
 
 
 def _counts_of(own: Arrays, design: Design) -> Whole:
@@ -114,7 +130,7 @@ def _counts_of(own: Arrays, design: Design) -> Whole:
 
 
 def _draw_rank(
-    fitted: FittedTable, design: Design, parents: _Parents, rank: int, earlier: Sequence[tuple[Any, Any]], *, key: Key
+    fitted: FittedTable, design: Design, parents: Parents, rank: int, earlier: Sequence[tuple[Any, Any]], *, key: Key
 ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     """The children of one rank: their values, and their columns as the design has them."""
     given = _context_levels(fitted, design, parents, rank, earlier, key.child("context"))
@@ -150,7 +166,7 @@ def _draw_rank(
 
 
 def _context_levels(
-    fitted: FittedTable, design: Design, parents: _Parents, rank: int, earlier: Sequence[tuple[Any, Any]], key: Key
+    fitted: FittedTable, design: Design, parents: Parents, rank: int, earlier: Sequence[tuple[Any, Any]], key: Key
 ) -> Levels:
     """The levels of the context; a value that owns an interval of levels has a random one of it."""
     n, found = len(parents.children), {}
@@ -158,18 +174,23 @@ def _context_levels(
         known = fitted.encoder.columns[each.name]
         if each.kind == "ancestor":
             cells = parents.ancestors[each.table][each.source]
-        elif each.kind in ("rank", "siblings"):
-            cells = np.full(n, float(rank)) if each.kind == "rank" else parents.children.astype(np.float64)
+        elif each.kind in PLACES:
+            cells = place_of(each.kind, np.full(n, rank), parents.children)
         elif not earlier:
             cells = np.full(n, np.nan)
         elif each.kind == "previous":
             cells = earlier[-1][1][each.source]
         else:
             cells = _mean([own[each.source] for _, own in earlier])
-        below, above = known.levels(cells)
-        level = below + key.child(each.name).numpy().random(n) * (above - below)
-        found[each.name] = level if known.column.nullable else np.where(np.isnan(level), 0.5, level)
+        found[each.name] = levels_of(known, cells, key.child(each.name))
     return found
+
+
+def levels_of(known: ColumnEncoder, cells: NDArray[Any], key: Key) -> NDArray[np.float64]:
+    """The levels of drawn cells; a value that owns an interval of levels has a random one of it."""
+    below, above = known.levels(cells)
+    level = below + key.numpy().random(len(cells)) * (above - below)
+    return level if known.column.nullable else np.where(np.isnan(level), 0.5, level)
 
 
 def _mean(columns: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
@@ -180,7 +201,7 @@ def _mean(columns: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
 
 
 def _draw_rows(
-    fitted: FittedTable, design: Design, given: Levels, parents: _Parents, before: Arrays | None, *, key: Key
+    fitted: FittedTable, design: Design, given: Levels, parents: Parents, before: Arrays | None, *, key: Key
 ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     generator, columns = fitted.generator, fitted.encoder.columns
     assert isinstance(generator, GivenSampler)  # planning.check_method

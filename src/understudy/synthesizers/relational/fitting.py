@@ -4,7 +4,6 @@ The one rule: a table's rows go to its encoder, to the counts of its context and
 the plan, and nowhere else. Every table was locked with at most the design's rows of one unit.
 """
 
-import dataclasses
 from collections.abc import Mapping
 
 from understudy import encoding
@@ -15,17 +14,12 @@ from understudy.encoding.encoder import Encoder
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.table_ledger import TableLedger
-from understudy.synthesizers.base import Fitted, Method
-from understudy.synthesizers.relational.planning import Designs, method_for
+from understudy.synthesizers.base import FamilyMethod, Method
+from understudy.synthesizers.relational.drawing import DrawnTable, draw_children, draw_root
+from understudy.synthesizers.relational.fitted import FittedTable
+from understudy.synthesizers.relational.planning import Designs
+from understudy.synthesizers.relational.simulation import UNITS, FamilySimulation
 from understudy.tables.database_design import Design
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class FittedTable:
-    """One table of a fitted database: the encoder of its context and its own columns, and what draws their levels."""
-
-    encoder: Encoder
-    generator: Fitted
 
 
 def fit_tables(
@@ -37,20 +31,46 @@ def fit_tables(
         Reads rows through the mechanisms that `planning.planned_tables` lists.
     """
     found: dict[str, FittedTable] = {}
+    drawn: dict[str, DrawnTable] = {}
     for name, design in designs.items():
         names = [each.name for each in design.context]
         own = TableLedger(ledger, name, max_rows_per_unit=design.max_rows, context=names)
-        encoder = _encoder(locked[name], design, found, ledger=own, key=key.child("encoding").child(name))
-        generator = method_for(design, method).fit(
-            locked[name], encoder, ledger=own, key=key.child("method").child(name)
+        of_method, counted = key.child("method").child(name), not isinstance(method, FamilyMethod)
+        encoder = _encoder(
+            locked[name], design, found, counted=counted, ledger=own, key=key.child("encoding").child(name)
         )
+        if design.ancestors and isinstance(method, FamilyMethod):
+            families = FamilySimulation(design, encoder, drawn)
+            generator = method.fit_families(locked[name], encoder, simulation=families, ledger=own, key=of_method)
+        else:
+            generator = method.fit(locked[name], encoder, ledger=own, key=of_method)
         found[name] = FittedTable(encoder, generator)
+        if design.counts and isinstance(method, FamilyMethod):
+            drawn[name] = _draw(found[name], design, drawn, key=key.child("simulation").child(name))
     return found
 
 
+def _draw(fitted: FittedTable, design: Design, drawn: Mapping[str, DrawnTable], *, key: Key) -> DrawnTable:
+    """Rows of a fitted table, for simulations of those that hang on it."""
+    if design.ancestors:
+        return draw_children(fitted, design, drawn, key=key)
+    return draw_root(fitted, design, UNITS, key=key)
+
+
 def _encoder(
-    rows: PrivateRows, design: Design, fitted: Mapping[str, FittedTable], *, ledger: Ledger, key: Key
+    rows: PrivateRows,
+    design: Design,
+    fitted: Mapping[str, FittedTable],
+    *,
+    counted: bool,
+    ledger: Ledger,
+    key: Key,
 ) -> Encoder:
+    """The encoder of a table: its own columns measured, those of its context borrowed.
+
+    Args:
+        counted: Whether all columns of the context are counted, or those of the row before alone.
+    """
     drawn = encoding.fit_encoder(rows, design.own, ledger=ledger, key=key)
     columns: dict[str, ColumnEncoder] = {}
     for each in design.context:
@@ -62,5 +82,7 @@ def _encoder(
             known = context.of_means(drawn.columns[each.source], each.column)
         else:
             known = context.of_places(each.column)
-        columns[each.name] = context.counted(rows, known, ledger=ledger, key=key.child("context"))
+        if counted or each.kind == "previous":
+            known = context.counted(rows, known, ledger=ledger, key=key.child("context"))
+        columns[each.name] = known
     return Encoder(design.flat, {**columns, **drawn.columns}, drawn.rows)

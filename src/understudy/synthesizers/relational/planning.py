@@ -1,11 +1,11 @@
 """The plan of a fit of a database: what every table measures, and how they share one budget.
 
 The one rule: it follows from the schema and the method alone. A table's share is in proportion to the columns that are
-drawn in it, and a child's columns count twice: one unit adds many rows there, so its noise is larger. Of the share that
-a method gives to the encoder, a context column counts as `CONTEXT_WEIGHT` columns, since its encoder is borrowed.
+drawn in it; a child's columns count more, since one unit adds several rows there, and so does the number of children.
+Of the share that a method gives to the encoder, a context column that is counted counts as `CONTEXT_WEIGHT` columns,
+since its encoder is borrowed.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -15,22 +15,22 @@ from understudy.encoding.plan import context_plan
 from understudy.privacy.plan import Budget, PlannedMechanism
 from understudy.privacy.table_ledger import named
 from understudy.synthesizers import FITTED
-from understudy.synthesizers.base import GivenSampler, Method
+from understudy.synthesizers.base import FamilyMethod, GivenSampler, Method
 from understudy.synthesizers.expected_time import expected_megabytes, expected_seconds
 from understudy.synthesizers.red_flags import red_flags
 from understudy.tables.database_design import Design
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.values import SchemaError
 
-CHILD_WEIGHT = 2.0
+CHILD_WEIGHT = 1.5
 """A column of a child counts as so many of the root's."""
+COUNT_WEIGHT = 2.0
+"""The number of children counts as so many columns: all rows of these tables follow from it."""
 CONTEXT_WEIGHT = 0.15
 """A context column gets so much of the budget for encoders, where a column that is drawn gets 1."""
 
-COLUMN_STEPS = 6_000
-"""Steps times columns of a table of children, at most: it learns its context beside its own columns."""
-ROUND = 25
-"""Steps come in rounds of so many."""
+FAMILY_SECONDS = 0.06
+"""A table of children that a method learns from drawn families takes this, times its own columns, times all of them."""
 
 Designs = Mapping[str, Design]
 
@@ -46,38 +46,34 @@ def check_method(method: Method) -> None:
         raise ValueError(f"{method.name} cannot draw a table given its parent's. For a database use one of {able}.")
 
 
-def method_for(design: Design, method: Method) -> Method:
-    """The method as one table is fitted with it: a table of children with many columns takes fewer private steps."""
-    steps, most = getattr(method, "steps", 0), max(COLUMN_STEPS // len(design.flat) // ROUND, 1) * ROUND
-    if not design.ancestors or not isinstance(steps, int) or steps <= most or not hasattr(method, "batch_size"):
-        return method
-    return dataclasses.replace(method, **{"steps": most})  # pyright: ignore[reportArgumentType]
-
-
 def planned_tables(designs: Designs, method: Method, budget: Budget) -> list[PlannedMechanism]:
     """Everything that a fit of a database will measure, table by table."""
     parts = shares(designs)
     found: list[PlannedMechanism] = []
     for name, design in designs.items():
-        found += named(
-            name, _planned(design, method_for(design, method), budget.delta * parts[name]), share=parts[name]
-        )
+        found += named(name, _planned(design, method, budget.delta * parts[name]), share=parts[name])
     return found
 
 
 def shares(designs: Designs) -> dict[str, float]:
     """The part of the budget that each table gets."""
-    weights = {name: len(each.own) * (CHILD_WEIGHT if each.ancestors else 1.0) for name, each in designs.items()}
+    weights = {}
+    for name, each in designs.items():
+        columns = len(each.own) + (COUNT_WEIGHT - 1.0) * len(each.counts)
+        weights[name] = columns * (CHILD_WEIGHT if each.ancestors else 1.0)
     return {name: weight / math.fsum(weights.values()) for name, weight in weights.items()}
 
 
 def _planned(design: Design, method: Method, delta: float) -> list[PlannedMechanism]:
-    given = CONTEXT_WEIGHT * len(design.context)
-    drawn = method.encoding_share * len(design.own) / (len(design.own) + given)
+    families = method if design.ancestors and isinstance(method, FamilyMethod) else None
+    counted = [each for each in design.context if families is None or each.kind == "previous"]
+    given = CONTEXT_WEIGHT * len(counted)
+    share = method.encoding_share if families is None else families.family_encoding_share
+    drawn = share * len(design.own) / (len(design.own) + given)
     return [
         *encoding.plan(design.own, share=drawn, delta=delta),
-        *context_plan(len(design.context), share=method.encoding_share - drawn),
-        *method.plan(design.flat),
+        *context_plan(len(counted), share=share - drawn),
+        *(method.plan(design.flat) if families is None else families.plan_families(len(design.drawn))),
     ]
 
 
@@ -87,7 +83,10 @@ def seconds_of(designs: Designs, method: Method, plan: list[PlannedMechanism], r
     for name, design in designs.items():
         own = [each for each in plan if each.name.startswith(f"{name}: ")]
         many = design.table.rows or rows
-        seconds += math.fsum(expected_seconds(design.flat, method_for(design, method), own, many))
+        if design.ancestors and isinstance(method, FamilyMethod):
+            seconds += FAMILY_SECONDS * len(design.own) * len(design.flat)
+            continue
+        seconds += math.fsum(expected_seconds(design.flat, method, own, many))
         megabytes = max(megabytes, expected_megabytes(design.flat, method, many))
     return seconds, megabytes
 

@@ -42,11 +42,17 @@ from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers import aim
-from understudy.synthesizers.base import FitRequest
+from understudy.synthesizers.base import FitRequest, Simulation
+from understudy.synthesizers.conditional.density import ConditionalDensity
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
 from understudy.synthesizers.prada.likelihood.settings import LikelihoodSettings
 from understudy.synthesizers.prada.settings import require_all_columns, sampling_rate
 from understudy.tables.schema import Schema
+
+FAMILY_POOL = 75 / 256
+"""Families that children are learned from have this part of `pool_rows`: they are drawn a dozen times."""
+FAMILY_ENCODING = 0.6
+"""The distributions of the columns of children have this part of `encoding_share`: a fifth, by default."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,6 +86,30 @@ class Prada(LikelihoodSettings):
             Rows are read by `AIM.measure`, by `noisy_second_moments` and by `gradients.train`.
         """
         return self.fit_many([FitRequest(method=self, rows=rows, encoder=encoder, ledger=ledger, key=key)])[0]
+
+    @property
+    def family_encoding_share(self) -> float:
+        """The share of the budget of a table of children for the distributions of its columns."""
+        return FAMILY_ENCODING * self.encoding_share
+
+    def plan_families(self, columns: int) -> list[PlannedMechanism]:
+        """Of a table of children: second moments, and counts of pairs (synthesizers/conditional)."""
+        from understudy.synthesizers.conditional.fit import plan_families
+
+        return plan_families(columns, share=1.0 - self.family_encoding_share)
+
+    def fit_families(
+        self, rows: PrivateRows, encoder: Encoder, *, simulation: Simulation, ledger: Ledger, key: Key
+    ) -> ConditionalDensity:
+        """A table of children: conditional densities, which learn what `plan_families` lists.
+
+        Privacy:
+            As of `conditional.fit.fit_conditional`.
+        """
+        from understudy.synthesizers.conditional.fit import fit_conditional
+
+        pool = round(FAMILY_POOL * self.pool_rows)
+        return fit_conditional(rows, encoder, simulation=simulation, pool_rows=pool, ledger=ledger, key=key)
 
     @classmethod
     def fit_many(cls, requests: Sequence[FitRequest]) -> list[FittedDensity]:

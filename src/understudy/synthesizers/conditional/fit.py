@@ -1,0 +1,212 @@
+"""A table of children is fitted: what is measured of it, and how its densities learn that.
+
+1. Second moments of the linear functions of the context and of all columns, in one release.
+2. Families are drawn, and the densities are fitted on their contexts (learning.py); again, until contexts have settled.
+3. Pairs of columns that drawn families have most wrong are chosen, counted and learned, in a few rounds.
+4. Families are drawn and densities fitted a few times more.
+
+Contexts are those of drawn families, so that a history that drifts is seen and mended, and nothing is spent on what a
+context is like by itself.
+
+The one rule: rows go to `measuring`, and nowhere else.
+"""
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.processors import one_thread_each
+from understudy.core.randomness import Key
+from understudy.encoding.bins import make_bins
+from understudy.encoding.encoder import Encoder
+from understudy.privacy.ledger import Ledger
+from understudy.privacy.plan import PlannedMechanism
+from understudy.privacy.rows import PrivateRows
+from understudy.synthesizers.base import HistoryNames, Simulation
+from understudy.synthesizers.conditional.basis import Bases, bases_of
+from understudy.synthesizers.conditional.density import Column, ConditionalDensity, drawn_codes
+from understudy.synthesizers.conditional.landing import Landing, landing_of, landing_shares
+from understudy.synthesizers.conditional.learning import learned
+from understudy.synthesizers.conditional.measuring import CHOICE, MOMENTS, PAIRS, PairRounds, measure_moments
+from understudy.synthesizers.conditional.pools import CodedPool, coded, pair_shares, raked
+from understudy.synthesizers.conditional.targets import Released, targets_of
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+BINS = 16
+"""Numbers are cut into about so many bins."""
+PAIRS_PER_COLUMN = 3
+"""So many pairs are counted for each column that is drawn."""
+FIRST_FITS, ROUNDS, LAST_FITS = 6, 3, 2
+"""Fits before the first pairs are chosen, rounds of pairs with a fit each, and fits after them."""
+STAGES = 1, 2
+"""In so many fits columns do not read the row before, and not the means of earlier rows: those of the first families
+are not yet like those of private rows."""
+PRIOR, PRIOR_OF_CONTEXT = 1.0, 0.05
+"""Squares of weights are expected to be this, of columns of the same row and of its context. Columns of a context say
+much the same, so that without it the noise in their differences would make large weights."""
+WARMING = (0.02, 0.02, 0.05, 0.15, 0.4, 1.0)
+"""Of rows before, this part of it in the first fits. What they say grows slowly then, and histories do not explode."""
+MOMENTS_PART, CHOICE_PART = 0.3, 0.08
+"""Parts of what is left beside the encoder; the rest counts pairs."""
+MOST_RAKED = 40
+"""Columns of the row before with more bins are not raked: the noise in their counts would be learned."""
+HARDLY = -15.0
+"""The constant of a bin that is never drawn."""
+
+
+def plan_families(columns: int, *, share: float) -> list[PlannedMechanism]:
+    """What is measured of a table with so many drawn columns, with this share of its budget."""
+    pairs, rest = PAIRS_PER_COLUMN * columns, 1 - MOMENTS_PART - CHOICE_PART
+    return [
+        PlannedMechanism(name=MOMENTS, mechanism="discrete gaussian", share=MOMENTS_PART * share),
+        PlannedMechanism(name=CHOICE, mechanism="exponential", share=CHOICE_PART * share, times=pairs),
+        PlannedMechanism(name=PAIRS, mechanism="discrete gaussian", share=rest * share, times=pairs),
+    ]
+
+
+@one_thread_each()
+def fit_conditional(
+    rows: PrivateRows, encoder: Encoder, *, simulation: Simulation, pool_rows: int, ledger: Ledger, key: Key
+) -> ConditionalDensity:
+    """Measures and learns; it measures what `plan_families` lists.
+
+    Args:
+        pool_rows: About so many rows are drawn for a fit, beside those of the fit before.
+
+    Privacy:
+        Rows are read by `measure_moments` and by `PairRounds`.
+    """
+    bases = bases_of(encoder, make_bins(encoder, BINS), encoder.schema.names, simulation.structural)
+    moments = measure_moments(rows, encoder, bases, ledger=ledger, key=key.child("moments"))
+    fitting = _Fitting(bases, simulation, Released(moments, {}), encoder, pool_rows, key.child("families"))
+    for _ in range(FIRST_FITS):
+        fitting.fit()
+    pairs = PairRounds(rows, encoder, bases, ledger=ledger, key=key.child("pairs"))
+    left = ledger.planned(PAIRS).times
+    for rounds in range(ROUNDS, 0, -1):
+        left -= fitting.measure(pairs, -(-left // rounds))
+        fitting.fit()
+    for _ in range(LAST_FITS):
+        fitting.fit()
+    return fitting.density
+
+
+class _Fitting:
+    """What is known while a table is fitted. All of it is public.
+
+    Attributes:
+        density: The densities as far as they are fitted.
+    """
+
+    def __init__(
+        self,
+        bases: Bases,
+        simulation: Simulation,
+        released: Released,
+        encoder: Encoder,
+        pool_rows: int,
+        key: Key,
+    ):
+        self._bases, self._simulation, self._released, self._key = bases, simulation, released, key
+        self._pool_rows = pool_rows
+        given, derived, structural, self._smooth = (
+            np.array([name in some for name in bases.names])
+            for some in (simulation.given, simulation.derived, simulation.structural, simulation.smooth)
+        )
+        self._given, self._drawn = given, ~given & ~derived
+        self._forced, self._earlier = self._drawn & structural, given & structural
+        self._askable = _askable(self._drawn, self._forced, structural | derived, self._smooth)
+        columns = [None if each else self._start(j) for j, each in enumerate(given.tolist())]
+        landing, self._landing_shares = None, None
+        if simulation.history is not None:
+            landing, self._landing_shares = _landing(bases, encoder, simulation.history)
+        self.density = ConditionalDensity(bases, tuple(columns), landing)
+        self._number, self._last = 0, None
+        place = {name: j for j, name in enumerate(bases.names)}
+        categories = [j for j in np.flatnonzero(self._drawn).tolist() if not bases.of[j].number]
+        before = [place.get(f"previous.{bases.names[j]}", j) for j in categories]
+        self._stays = [(i, j) for i, j in zip(before, categories, strict=True) if i != j]
+
+    def _start(self, j: int) -> Column:
+        """A column that depends on nothing."""
+        own = self._bases.of[j]
+        constants = np.log(np.maximum(own.shares, 1e-6))
+        constants[-1] = HARDLY if self._forced[j] else constants[-1]
+        return Column(np.zeros(0, np.int64), np.zeros((0, own.table.shape[1])), constants)
+
+    def _pool(self) -> CodedPool:
+        """Rows of families that the densities draw, and of those that they drew before: contexts change slowly then."""
+        self._number += 1
+        levels = self._simulation.rows(self.density, self._pool_rows, key=self._key.child(f"pool {self._number}"))
+        new, old = coded(self._bases, levels, self.density.landing), self._last
+        self._last = new
+        found = new.joined(old)
+        known = np.flatnonzero(self._earlier & ~self._smooth).tolist()
+        return raked(found, self._bases, [j for j in known if self._bases.bins[j].size <= MOST_RAKED])
+
+    def fit(self) -> None:
+        """Fits all densities on contexts that they draw.
+
+        A column that was fitted is drawn again in the pool, so that the next one reads what it will be drawn given.
+        """
+        pool, columns = self._pool(), list(self.density.columns)
+        draw = self._key.child(f"redrawn {self._number}").numpy()
+        waiting = (self._earlier & (self._number <= STAGES[0])) | (self._smooth & (self._number <= STAGES[1]))
+        part = WARMING[min(self._number, len(WARMING)) - 1]
+        prior = np.where(self._given, PRIOR_OF_CONTEXT * np.where(self._earlier, part, 1.0), PRIOR)
+        for j in np.flatnonzero(self._drawn).tolist():
+            rows = pool.codes[j] < self._bases.bins[j].size - 1 if self._forced[j] else np.ones(pool.count, bool)
+            if not rows.any():
+                continue
+            targets = targets_of(j, self._bases, self._released, pool, rows, readable=~waiting, prior=prior)
+            if self._forced[j]:
+                targets.shares[-1] = 0.0
+            if self.density.landing is not None and self.density.landing.column == j:
+                targets = dataclasses.replace(targets, landings=self._landing_shares)
+            columns[j] = found = learned(j, self._bases, targets, pool, rows, columns[j])
+            if not self._forced[j]:
+                logits = self.density.logits(j, found, pool.functions, pool.codes)
+                pool.codes[j] = drawn_codes(logits, draw)
+                pool.functions[:, self._bases.functions_of(j)] = self._bases.of[j].table[pool.codes[j]]
+        self.density = dataclasses.replace(self.density, columns=tuple(columns))
+
+    def measure(self, pairs: PairRounds, many: int) -> int:
+        """Chooses and counts so many pairs; fewer if no more are open."""
+        pool = self._pool()
+        pairs.compare(pair_shares(self._bases, pool, self._drawn), pool.count)
+        opened = self._askable.copy()
+        for i, j in self._released.pairs:
+            opened[i, j] = opened[j, i] = False
+        for done in range(many):
+            if not opened.any():
+                return done
+            i, j = self._stays.pop() if self._stays else pairs.choose(opened)
+            self._released.pairs[i, j] = pairs.count(i, j)
+            opened[i, j] = opened[j, i] = False
+        return many
+
+
+def _askable(drawn: Flags, forced: Flags, known: Flags, smooth: Flags) -> Flags:
+    """The pairs of columns that may be counted: one of them is drawn, and what they share is not known anyway."""
+    found = drawn[:, None] | drawn
+    closed = (forced[:, None] & known) | smooth
+    found &= ~(closed | closed.T)
+    np.fill_diagonal(found, False)
+    return found
+
+
+def _landing(bases: Bases, encoder: Encoder, history: HistoryNames) -> tuple[Landing, Floats]:
+    place = {name: j for j, name in enumerate(bases.names)}
+    of_order = encoder.columns[history.order], bases.bins[place[history.order]]
+    made = landing_of(
+        place[history.gap],
+        place[history.before],
+        (encoder.columns[history.gap], bases.bins[place[history.gap]]),
+        encoder.columns[history.before],
+        of_order,
+        history.unit,
+    )
+    return made, landing_shares(made, encoder.columns[history.start], of_order)

@@ -1,0 +1,96 @@
+"""What a row of children is drawn given: its ancestors' columns, its place among its siblings, and the rows before it.
+
+The one rule: the context of a row depends on its own unit alone: on its ancestors and its earlier siblings.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.tables.column import Column
+
+Arrays = Mapping[str, NDArray[Any]]
+Whole = NDArray[np.int64]
+
+PLACES = {"siblings": (1, 1), "rank": (1, 1), "first": (0, None), "last": (0, None)}
+"""What a row is drawn given of its place among its siblings, and the least it can be: how many there are, its rank,
+and whether it is the first or the last, 0 or 1."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """A column that a table is drawn given.
+
+    Attributes:
+        kind: "ancestor", "previous", "mean", or one of `PLACES`.
+        column: As the design has it; its name is that of the context column.
+        table, source: Whose column it comes from: an ancestor's, or the table's own.
+    """
+
+    kind: str
+    column: Column
+    table: str
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+
+def context_cells(
+    context: Sequence[Context],
+    own: Arrays,
+    ancestors: Mapping[str, Arrays],
+    rank: Whole,
+    siblings: Whole,
+    previous: Whole,
+) -> dict[str, NDArray[Any]]:
+    """The context of rows that are sorted by parent and rank.
+
+    Args:
+        own: Their columns, as the design has them.
+        ancestors: The columns of each row's ancestors, by table.
+        previous: The place of the row before; -1 for a first row.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    for each in context:
+        if each.kind == "ancestor":
+            found[each.name] = ancestors[each.table][each.source]
+        elif each.kind in PLACES:
+            found[each.name] = place_of(each.kind, rank, siblings)
+        elif each.kind == "previous":
+            missing = -1 if own[each.source].dtype.kind == "i" else np.nan
+            found[each.name] = np.where(previous < 0, missing, own[each.source][previous])
+        else:
+            found[each.name] = running_mean(own[each.source], rank)
+    return found
+
+
+def place_of(kind: str, rank: Whole, siblings: Whole) -> NDArray[np.float64]:
+    """What a context of the kind says of rows of this rank with so many siblings."""
+    places = {"siblings": siblings, "rank": rank, "first": rank == 1, "last": rank == siblings}
+    found = places[kind]
+    return found.astype(np.float64)
+
+
+def running_mean(column: NDArray[Any], rank: Whole) -> NDArray[np.float64]:
+    """The mean of the earlier siblings of every row, NaN if none is known; rows are sorted by parent and rank."""
+    known = ~np.isnan(column)
+    starts = np.flatnonzero(rank == 1)
+    lengths = np.diff(np.r_[starts, len(rank)])
+    sums, many = (np.cumsum(x) for x in (np.where(known, column, 0.0), known.astype(np.float64)))
+    before = [np.r_[0.0, x[:-1]] if len(x) else x for x in (sums, many)]
+    own_sum, own_many = (x - np.repeat(x[starts], lengths) for x in before)
+    return np.where(own_many > 0, own_sum / np.maximum(own_many, 1.0), np.nan)
+
+
+def years(birth: NDArray[Any], at: NDArray[Any]) -> NDArray[np.float64]:
+    """Whole years between instants in microseconds, as people count their age; NaN if one is missing."""
+    gone = np.isnan(birth) | np.isnan(at)
+    first, last = (np.where(gone, 0.0, x).astype("datetime64[us]").astype("datetime64[D]") for x in (birth, at))
+    months = last.astype("datetime64[M]").astype(np.int64) - first.astype("datetime64[M]").astype(np.int64)
+    days = [(x - x.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64) for x in (first, last)]
+    return np.where(gone, np.nan, (months - (days[1] < days[0])) // 12)

@@ -1,0 +1,169 @@
+"""Conditional densities: functions of bins, what is learned from released numbers, and rows drawn given a context."""
+
+# pyright: reportArgumentType=false, reportOptionalMemberAccess=false
+
+import numpy as np
+import pytest
+
+from understudy.core.randomness import Key
+from understudy.encoding.bins import Bins
+from understudy.encoding.columns import CategoricalEncoder, NumericEncoder
+from understudy.privacy.piecewise import Distribution
+from understudy.synthesizers.conditional.basis import Bases, basis_of
+from understudy.synthesizers.conditional.density import Column, ConditionalDensity, add_stay, drawn_codes
+from understudy.synthesizers.conditional.fit import plan_families
+from understudy.synthesizers.conditional.landing import landing_of, landing_shares
+from understudy.synthesizers.conditional.learning import learned
+from understudy.synthesizers.conditional.measuring import Moments, PairCount
+from understudy.synthesizers.conditional.pools import coded, pair_shares, raked
+from understudy.synthesizers.conditional.targets import Released, targets_of
+from understudy.tables.column import Column as Stated
+
+EVEN = Bins(np.linspace(0.0, 1.0, 11), nullable=False)
+NUMBER = NumericEncoder(
+    Stated("x", "continuous", low=0, high=1), Distribution(np.array([0.0, 1.0]), np.array([0, 1.0]))
+)
+LETTERS = Bins(np.array([0.0, 0.5, 0.8, 1.0]), nullable=False)
+LETTER = CategoricalEncoder(
+    Stated("c", "categorical", values=("a", "b", "c")),
+    Distribution(np.array([-0.5, 0.5, 1.5, 2.5]), LETTERS.edges, integer=True),
+    0.0,
+    ("a", "b", "c"),
+)
+
+
+def _bases() -> Bases:
+    """A given number, a drawn one and a drawn category, and the category of the row before."""
+    number = basis_of("x", NUMBER, EVEN, structural=False)
+    letter = basis_of("c", LETTER, LETTERS, structural=False)
+    return Bases(("previous.c", "x", "y", "c"), (LETTERS, EVEN, EVEN, LETTERS), (letter, number, number, letter))
+
+
+@pytest.mark.parametrize("name", ["x", "c"])
+def test_functions_of_a_number_are_uncorrelated_and_those_of_a_category_are_flags(name):
+    own = _bases().of[1 if name == "x" else 3]
+    products = own.table.T @ np.diag(own.shares / own.shares.sum()) @ own.table
+    assert np.allclose(products, np.eye(5) if name == "x" else np.diag(own.shares))
+    assert own.linear.sum() == len(own.features) == len(own.units) == (1 if name == "x" else 3)
+
+
+def _pool(bases: Bases, n: int = 20_000):
+    draw = np.random.default_rng(0)
+    levels = {name: draw.random(n) for name in bases.names}
+    return coded(bases, levels)
+
+
+def _truth(bases: Bases, pool) -> np.ndarray:
+    """Codes of y that depend on x, and of c that depend on y and stay with the category before."""
+    draw = np.random.default_rng(1)
+    x = pool.functions[:, bases.functions_of(1)]
+    table = bases.of[2].table
+    pool.codes[2] = drawn_codes((1.5 * x[:, :1] * table[:, 0] + 0.4 * x[:, 1:2] * table[:, 1]).astype(np.float32), draw)
+    pool.functions[:, bases.functions_of(2)] = table[pool.codes[2]]
+    logits = np.log(bases.of[3].shares) + np.outer(pool.functions[:, bases.functions_of(2)][:, 0], [0.0, 1.0, -1.0])
+    logits = logits.astype(np.float32)
+    add_stay(logits, pool.codes[0], 1.0, 3)
+    pool.codes[3] = drawn_codes(logits, draw)
+    pool.functions[:, bases.functions_of(3)] = bases.of[3].table[pool.codes[3]]
+    return pool.codes.copy()
+
+
+def test_what_is_learned_has_the_released_covariances_and_stays_as_often():
+    bases, pool = _bases(), _pool(_bases())
+    codes = _truth(bases, pool)
+    own = tuple(
+        np.bincount(code, minlength=bins.size) / pool.count for code, bins in zip(codes, bases.bins, strict=True)
+    )
+    made = tuple(type(each)(share, *list(vars(each).values())[1:]) for each, share in zip(bases.of, own, strict=True))
+    bases = Bases(bases.names, bases.bins, made)
+    places = np.flatnonzero(bases.linear)
+    moments = Moments(places, np.cov(pool.functions[:, places].T), 1e-3)
+    counts = {}
+    for i, j in ((1, 2), (0, 3)):
+        table = np.zeros((bases.bins[i].size, bases.bins[j].size))
+        np.add.at(table, (codes[i], codes[j]), 1.0 / pool.count)
+        counts[i, j] = PairCount(i, j, table, 1e-5)
+    stayed = float((codes[0] == codes[3]).mean())
+    every, rows = np.ones(4, bool), np.ones(pool.count, bool)
+    for j in (2, 3):
+        targets = targets_of(j, bases, Released(moments, counts), pool, rows, readable=every, prior=np.ones(4))
+        found = learned(j, bases, targets, pool, rows, None)
+        density = ConditionalDensity(bases, (None, None, found, found))
+        logits = density.logits(j, found, pool.functions, pool.codes)
+        pool.codes[j] = drawn_codes(logits, np.random.default_rng(10 + j))
+        pool.functions[:, bases.functions_of(j)] = bases.of[j].table[pool.codes[j]]
+        assert np.abs(np.bincount(pool.codes[j], minlength=bases.bins[j].size) / pool.count - own[j]).max() < 0.02
+    assert np.abs(np.cov(pool.functions[:, places].T) - moments.covariances).max() < 0.05
+    assert abs(float((pool.codes[0] == pool.codes[3]).mean()) - stayed) < 0.02
+
+
+def test_a_column_is_explained_by_no_more_than_its_variance():
+    bases, pool = _bases(), _pool(_bases())
+    places = np.flatnonzero(bases.linear)
+    far = Moments(places, np.full((len(places), len(places)), 3.0), 1e-3)  # no rows have such covariances
+    readable, rows = np.ones(4, bool), np.ones(pool.count, bool)
+    targets = targets_of(2, bases, Released(far, {}), pool, rows, readable=readable, prior=np.ones(4))
+    assert 0 < np.abs(targets.covariances).max() <= 1.0
+
+
+def test_what_noise_hides_is_not_read():
+    bases, pool = _bases(), _pool(_bases())
+    places = np.flatnonzero(bases.linear)
+    little = Moments(places, np.full((len(places), len(places)), 0.01), 0.1)
+    readable, rows = np.ones(4, bool), np.ones(pool.count, bool)
+    targets = targets_of(2, bases, Released(little, {}), pool, rows, readable=readable, prior=np.ones(4))
+    assert not len(targets.reads)
+
+
+def test_a_density_draws_what_is_not_given_and_is_the_same_from_its_arrays():
+    bases = _bases()
+    reads = bases.functions_of(1)[:1]
+    y = Column(reads, np.array([[4.0, 0, 0, 0, 0]]), np.zeros(10))
+    c = Column(np.zeros(0, np.int64), np.zeros((0, 3)), np.log(bases.of[3].shares), 30.0, 0)
+    density = ConditionalDensity(bases, (None, None, y, c))
+    given = {"x": np.linspace(0.01, 0.99, 500), "previous.c": np.tile([0.1, 0.6, 0.9, 0.2, 0.7], 100)}
+    drawn = density.sample_given(given, key=Key.new(1))
+    assert np.array_equal(drawn["x"], given["x"])
+    assert np.corrcoef(drawn["x"], drawn["y"])[0, 1] > 0.8
+    assert np.array_equal(np.digitize(drawn["c"], LETTERS.edges), np.digitize(given["previous.c"], LETTERS.edges))
+    again = ConditionalDensity.from_arrays(density.arrays()).sample_given(given, key=Key.new(1))
+    assert all(np.array_equal(again[name], drawn[name]) for name in drawn)
+    assert density.parents(None)["y"] == ["x"]
+    assert len(density.sample(7, key=Key.new(2))["y"]) == 7
+
+
+def test_a_gap_leads_from_the_row_before_to_an_order_and_beyond_the_last_to_none():
+    days = NumericEncoder(
+        Stated("day", "integer", low=0, high=99),
+        Distribution(np.array([-0.5, 99.5]), np.array([0.0, 1.0]), integer=True),
+    )
+    gap = NumericEncoder(
+        Stated("gap", "integer", low=0, high=19, nullable=True),
+        Distribution(np.array([-0.5, 19.5]), np.array([0.0, 1.0]), integer=True),
+        0.4,
+    )
+    start = NumericEncoder(Stated("first", "integer", low=0, high=99, nullable=True), days.distribution, 0.6)
+    bins, gaps = Bins(np.linspace(0, 1, 11), False), Bins(np.linspace(0, 1, 5), True)
+    landing = landing_of(1, 0, (gap, gaps), days, (days, bins), 1.0)
+    codes = landing.codes(np.array([0.005, 0.995, np.nan]))
+    assert codes.shape == (3, 5) and codes[0, :4].tolist() == [0, 0, 1, 1]
+    assert (codes[1, 1:4] == 10).all()  # there is no such day
+    shares = landing_shares(landing, start, (days, bins))
+    assert len(shares) == landing.size == 11 and abs(shares.sum() - 0.6) < 0.01 and shares[-1] < 1e-3
+
+
+def test_raked_rows_have_the_measured_shares_and_pairs_those_of_drawn_columns():
+    bases, pool = _bases(), _pool(_bases())
+    pool.codes[1] = np.where(pool.codes[2] < 2, pool.codes[1] // 2, pool.codes[1])  # the shares of x are wrong
+    found = raked(pool, bases, [1])
+    assert np.allclose(np.bincount(pool.codes[1], found.weights, 10) / pool.count, 0.1, atol=0.02)
+    shares = pair_shares(bases, pool, np.array([False, True, True, False]))
+    x, y = slice(3, 13), slice(13, 23)
+    assert np.allclose(shares[x, y].sum(axis=1), 0.1, atol=1e-3)
+    assert np.allclose(shares[x, y].sum(axis=0), 0.1, atol=1e-3)
+
+
+def test_the_plan_of_a_table_of_children_takes_the_share_that_it_is_given():
+    planned = plan_families(5, share=0.6)
+    assert sum(each.share for each in planned) == pytest.approx(0.6)
+    assert [each.times for each in planned] == [1, 15, 15]
