@@ -31,7 +31,7 @@ from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.planning import planned_mechanisms
 from understudy.synthesizers.prada.likelihood import moments
 from understudy.synthesizers.prada.likelihood.fit import _Schedule, _Started
-from understudy.synthesizers.prada.likelihood.fitted import public_levels
+from understudy.synthesizers.prada.likelihood.fitted import FittedDensity, public_levels
 from understudy.synthesizers.prada.likelihood.method import Prada
 from understudy.synthesizers.prada.likelihood.moments import (
     MOST_CATEGORIES,
@@ -454,6 +454,7 @@ def test_a_column_reads_what_is_no_parent_unless_it_is_cut(cut):
     frame, schema = simulated(3000)
     method = dataclasses.replace(quick("prada"), cut=cut, threshold=0.1)
     model = understudy.fit(frame, schema, method, epsilon=50.0, seed=0)
+    assert isinstance(model.generator, FittedDensity)
     made, names = model.generator.densities, model.generator.names
     read = {
         name: [names[k] for k in np.unique(made.reading.owners[made.columns[j].sources])]

@@ -56,8 +56,11 @@ class Distribution:
     def _whole_interval(self, x: Floats) -> tuple[Floats, Floats]:
         places = whole_places(x, *self.ends)
         if places is not None:
-            below, above = made_once(self, "intervals", lambda: self._whole_interval(whole_numbers(*self.ends)))
+            below, above = made_once(self, "intervals", lambda: self._interval_around(whole_numbers(*self.ends)))
             return below.take(places), above.take(places)
+        return self._interval_around(x)
+
+    def _interval_around(self, x: Floats) -> tuple[Floats, Floats]:
         below, above = self._levels(x - 0.5)[0], self._levels(x + 0.5)[0]
         return below, np.maximum(below, above)
 
