@@ -9,7 +9,7 @@ from understudy.audit.end_to_end import FEWER_STEPS, FREE, Attack, choose_statis
 from understudy.audit.worlds import worst_cases
 from understudy.core.randomness import Key
 from understudy.encoding import fit as encoding_fit
-from understudy.privacy import counts, moments
+from understudy.privacy import fused_counts, moments
 from understudy.privacy.plan import Budget
 from understudy.synthesizers import METHODS
 from understudy.synthesizers.planning import planned_mechanisms
@@ -42,8 +42,8 @@ def test_an_honest_method_is_not_accused_and_the_bound_is_not_vacuous():
 
 @pytest.mark.slow
 def test_too_little_noise_is_certified(monkeypatch):
-    honest = counts.discrete_gaussian
-    monkeypatch.setattr(counts, "discrete_gaussian", lambda sigma, size, key: honest(sigma / 3, size, key))
+    honest = fused_counts.discrete_gaussian
+    monkeypatch.setattr(fused_counts, "discrete_gaussian", lambda sigma, size, key: honest(sigma / 3, size, key))
     result = attacked(COLOURS, "independent", 1.0, 120)
     assert not result.passed
     assert result.epsilon_lower > 1.0
@@ -118,11 +118,11 @@ def test_fits_of_both_tables_are_trained_by_the_programs_of_one(name):
     budget, method = Budget(epsilon=4.0, delta=DELTA), without_free_work(METHODS[name](), MIXED)
     attack = Attack(MIXED, method, budget, Key.new(0))
     worlds = next(worst_cases(MIXED, units=2))
-    before = run_rounds._cache_size()
+    run_rounds.clear_cache()  # another test may have compiled the same program
     both = attack.watched_fits(worlds, [0, 1], Key.new(1))
-    assert run_rounds._cache_size() == before + 1
+    assert run_rounds._cache_size() == 1
     alone = [attack.watched_fits(worlds, [world], Key.new(2)) for world in (0, 1)]
-    assert run_rounds._cache_size() == before + 1
+    assert run_rounds._cache_size() == 1
     assert [len(both), *map(len, alone)] == [2, 1, 1] and all("loss: critic" in fit for fit in both)
 
 
