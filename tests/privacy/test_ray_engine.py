@@ -182,37 +182,6 @@ def test_a_fit_has_the_same_bytes_and_leaves_nothing_of_a_row_in_the_session_fol
         assert planted not in content
 
 
-@pytest.mark.slow
-@on_a_cluster
-@pytest.mark.parametrize("method", ["copula", "prada"])
-def test_a_worker_that_is_killed_makes_no_difference(method, tmp_path):
-    script = """
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-        killed = []
-
-        def kill(until):
-            import psutil
-
-            while time.time() < until and len(killed) < 3:
-                time.sleep(0.01)
-                for each in psutil.Process().children(recursive=True):
-                    if each.is_running() and "".join(each.cmdline()).startswith("ray::_work"):
-                        each.kill()
-                        killed.append(each.pid)
-                        time.sleep(1.0)
-                        break
-
-        whole = fit()
-        thread = threading.Thread(target=kill, args=(time.time() + 60,), daemon=True)
-        thread.start()
-        assert fit(engine="ray") == whole
-        print("killed", len(killed))
-        ray.shutdown()
-    """
-    killed = re.search(r"killed (\d+)", run(script, tmp_path, method))
-    assert killed and int(killed[1]) >= 1
-
-
 DYING = """
     from understudy.privacy.ray_engine import RayEngine
 
