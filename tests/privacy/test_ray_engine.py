@@ -125,7 +125,7 @@ def test_an_engine_is_never_written():
 # A cluster.
 
 FIT = """
-    import sys, threading, time, os, pathlib
+    import sys, pathlib
     sys.path.insert(0, "tests")
     import numpy as np, polars as pl, ray, understudy as us
     from conftest import MIXED, QUICK
