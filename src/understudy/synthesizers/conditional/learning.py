@@ -67,6 +67,21 @@ def learned(
     return problem.column(found.x)
 
 
+def mixed(old: Column | None, new: Column, part: float) -> Column:
+    """A density between two: logits are this part of the way from the old one's to the new one's."""
+    if old is None or part >= 1.0:
+        return new
+    rest, weights = 1.0 - part, part * new.weights
+    kept = np.flatnonzero(np.isin(old.reads, new.reads))
+    weights[np.searchsorted(new.reads, old.reads[kept])] += rest * old.weights[kept]
+    return new._replace(
+        weights=weights,
+        constants=part * new.constants + rest * old.constants,
+        stay=part * new.stay + rest * old.stay,
+        landings=part * new.landings + rest * old.landings if old.landings.size else new.landings,
+    )
+
+
 class _Part(NamedTuple):
     """The weights of one own function.
 
