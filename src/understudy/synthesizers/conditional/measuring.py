@@ -31,7 +31,7 @@ ONE = "one"
 """A column of ones is called this: products with it are means."""
 LEAST_KEPT = 0.3
 NOISE_TARGET = 0.008
-CLIP_RANGE = (1.5, 2.5)
+CLIP_RANGE = (1.1, 2.5)
 NOISE_LEFT = 1.0
 """What is below the noise of a count, and so not learned, counts as this part of it."""
 
