@@ -62,9 +62,11 @@ def learned(
     from scipy.optimize import minimize
 
     problem = _Problem(j, bases, targets, pool, rows)
+    first = problem.packed(start)
     options = {"maxiter": ITERATIONS, "ftol": TOLERANCE, "maxcor": MEMORY}
-    found = minimize(problem.objective, problem.packed(start), jac=True, method="L-BFGS-B", options=options)
-    return problem.column(found.x)
+    with np.errstate(over="ignore", invalid="ignore"):  # a line search may look too far
+        found = minimize(problem.objective, first, jac=True, method="L-BFGS-B", options=options)
+    return problem.column(found.x if np.all(np.isfinite(found.x)) else first)
 
 
 def mixed(old: Column | None, new: Column, part: float) -> Column:
