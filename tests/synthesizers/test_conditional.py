@@ -13,9 +13,10 @@ from understudy.synthesizers.conditional.basis import Bases, basis_of
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, add_stay, drawn_codes
 from understudy.synthesizers.conditional.fit import plan_families
 from understudy.synthesizers.conditional.landing import landing_of, landing_shares
-from understudy.synthesizers.conditional.learning import learned
+from understudy.synthesizers.conditional.learning import learned, mixed
 from understudy.synthesizers.conditional.measuring import Moments, PairCount
 from understudy.synthesizers.conditional.pools import coded, pair_shares, raked
+from understudy.synthesizers.conditional.shares import with_counted
 from understudy.synthesizers.conditional.targets import Released, targets_of
 from understudy.tables.column import Column as Stated
 
@@ -113,6 +114,29 @@ def test_what_noise_hides_is_not_read():
     readable, rows = np.ones(4, bool), np.ones(pool.count, bool)
     targets = targets_of(2, bases, Released(little, {}), pool, rows, readable=readable, prior=np.ones(4))
     assert not len(targets.reads)
+
+
+def test_half_a_step_has_the_mean_of_both_logits_even_if_they_read_other_functions():
+    bases, pool = _bases(), _pool(_bases(), 50)
+    first, second = bases.functions_of(1)[:2], bases.functions_of(1)[1:3]
+    draw = np.random.default_rng(3)
+    old = Column(first, draw.normal(size=(2, 5)), draw.normal(size=10))
+    new = Column(np.union1d(first, second), np.vstack([np.zeros(5), draw.normal(size=(2, 5))]), draw.normal(size=10))
+    density = ConditionalDensity(bases, (None, None, new, None))
+    logits = [density.logits(2, each, pool.functions, pool.codes) for each in (old, new, mixed(old, new, 0.5))]
+    assert np.allclose(logits[2], (logits[0] + logits[1]) / 2, atol=1e-5)
+    assert mixed(old, new, 1.0) is new and mixed(None, new, 0.5) is new
+
+
+def test_shares_from_an_encoder_and_from_counted_pairs_are_weighted_by_their_precision():
+    bases = _bases()
+    shares = np.linspace(1.0, 2.0, 10) / 15.0
+    pair = PairCount(2, 3, np.outer(shares, [0.5, 0.3, 0.2]), 0.01)
+    found = with_counted(bases, {"y": 0.01 * np.sqrt(3.0)}, [pair]).of[2].shares  # as precise as the sum of three
+    assert np.allclose(found, (shares + 0.1) / 2)
+    assert found.sum() == pytest.approx(1.0)
+    assert np.allclose(with_counted(bases, {"y": 1e-6}, [pair]).of[2].shares, 0.1)
+    assert np.array_equal(with_counted(bases, {"y": 1.0}, [pair]).of[3].shares, bases.of[3].shares)
 
 
 def test_a_density_draws_what_is_not_given_and_is_the_same_from_its_arrays():

@@ -8,6 +8,7 @@ The one rule: all of it is public, made of the encoder.
 """
 
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -112,7 +113,7 @@ class Bases:
     bins: tuple[Bins, ...]
     of: tuple[Basis, ...]
 
-    @property
+    @functools.cached_property
     def starts(self) -> Whole:
         return np.cumsum([0, *(each.table.shape[1] for each in self.of)])
 
@@ -120,7 +121,7 @@ class Bases:
     def linear(self) -> NDArray[np.bool_]:
         return np.concatenate([each.linear for each in self.of])
 
-    @property
+    @functools.cached_property
     def owners(self) -> Whole:
         return np.repeat(np.arange(len(self.of)), [each.table.shape[1] for each in self.of])
 

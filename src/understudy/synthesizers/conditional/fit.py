@@ -27,9 +27,10 @@ from understudy.synthesizers.base import HistoryNames, Simulation
 from understudy.synthesizers.conditional.basis import Bases, bases_of
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, drawn_codes
 from understudy.synthesizers.conditional.landing import Landing, landing_of, landing_shares
-from understudy.synthesizers.conditional.learning import learned
+from understudy.synthesizers.conditional.learning import learned, mixed
 from understudy.synthesizers.conditional.measuring import CHOICE, MOMENTS, PAIRS, PairRounds, measure_moments
 from understudy.synthesizers.conditional.pools import CodedPool, coded, pair_shares, raked
+from understudy.synthesizers.conditional.shares import encoder_noise, with_counted
 from understudy.synthesizers.conditional.targets import Released, targets_of
 
 Floats = NDArray[np.float64]
@@ -49,6 +50,9 @@ PRIOR, PRIOR_OF_CONTEXT = 1.0, 0.05
 much the same, so that without it the noise in their differences would make large weights."""
 WARMING = (0.02, 0.02, 0.05, 0.15, 0.4, 1.0)
 """Of rows before, this part of it in the first fits. What they say grows slowly then, and histories do not explode."""
+STEP = 0.5
+"""After these, densities move so far towards the next fit. A fit is made for the contexts of the last families, and
+changes them: whole steps overshoot where many columns hang on the row before."""
 MOMENTS_PART, CHOICE_PART = 0.3, 0.08
 """Parts of what is left beside the encoder; the rest counts pairs."""
 MOST_RAKED = 40
@@ -82,12 +86,14 @@ def fit_conditional(
     bases = bases_of(encoder, make_bins(encoder, BINS), encoder.schema.names, simulation.structural)
     moments = measure_moments(rows, encoder, bases, ledger=ledger, key=key.child("moments"))
     fitting = _Fitting(bases, simulation, Released(moments, {}), encoder, pool_rows, key.child("families"))
+    noise = encoder_noise(encoder, fitting.counted, ledger)
     for _ in range(FIRST_FITS):
         fitting.fit()
     pairs = PairRounds(rows, encoder, bases, ledger=ledger, key=key.child("pairs"))
     left = ledger.planned(PAIRS).times
     for rounds in range(ROUNDS, 0, -1):
         left -= fitting.measure(pairs, -(-left // rounds))
+        fitting.use(with_counted(bases, noise, pairs.counted))
         fitting.fit()
     for _ in range(LAST_FITS):
         fitting.fit()
@@ -130,6 +136,12 @@ class _Fitting:
         before = [place.get(f"previous.{bases.names[j]}", j) for j in categories]
         self._stays = [(i, j) for i, j in zip(before, categories, strict=True) if i != j]
 
+    @property
+    def counted(self) -> list[str]:
+        """The columns that the encoder counted and that families should have the shares of."""
+        found = self._drawn | (self._earlier & ~self._smooth)
+        return [name for name, each in zip(self._bases.names, found.tolist(), strict=True) if each]
+
     def _start(self, j: int) -> Column:
         """A column that depends on nothing."""
         own = self._bases.of[j]
@@ -166,7 +178,8 @@ class _Fitting:
                 targets.shares[-1] = 0.0
             if self.density.landing is not None and self.density.landing.column == j:
                 targets = dataclasses.replace(targets, landings=self._landing_shares)
-            columns[j] = found = learned(j, self._bases, targets, pool, rows, columns[j])
+            found = learned(j, self._bases, targets, pool, rows, columns[j])
+            columns[j] = found = mixed(columns[j], found, STEP if self._number > len(WARMING) else 1.0)
             if not self._forced[j]:
                 logits = self.density.logits(j, found, pool.functions, pool.codes)
                 pool.codes[j] = drawn_codes(logits, draw)
@@ -187,6 +200,11 @@ class _Fitting:
             self._released.pairs[i, j] = pairs.count(i, j)
             opened[i, j] = opened[j, i] = False
         return many
+
+    def use(self, bases: Bases) -> None:
+        """Goes on with these bases, which have other shares."""
+        self._bases = bases
+        self.density = dataclasses.replace(self.density, bases=bases)
 
 
 def _askable(drawn: Flags, forced: Flags, known: Flags, smooth: Flags) -> Flags:

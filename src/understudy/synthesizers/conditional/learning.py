@@ -62,9 +62,26 @@ def learned(
     from scipy.optimize import minimize
 
     problem = _Problem(j, bases, targets, pool, rows)
+    first = problem.packed(start)
     options = {"maxiter": ITERATIONS, "ftol": TOLERANCE, "maxcor": MEMORY}
-    found = minimize(problem.objective, problem.packed(start), jac=True, method="L-BFGS-B", options=options)
-    return problem.column(found.x)
+    with np.errstate(over="ignore", invalid="ignore"):  # a line search may look too far
+        found = minimize(problem.objective, first, jac=True, method="L-BFGS-B", options=options)
+    return problem.column(found.x if np.all(np.isfinite(found.x)) else first)
+
+
+def mixed(old: Column | None, new: Column, part: float) -> Column:
+    """A density between two: logits are this part of the way from the old one's to the new one's."""
+    if old is None or part >= 1.0:
+        return new
+    rest, weights = 1.0 - part, part * new.weights
+    kept = np.flatnonzero(np.isin(old.reads, new.reads))
+    weights[np.searchsorted(new.reads, old.reads[kept])] += rest * old.weights[kept]
+    return new._replace(
+        weights=weights,
+        constants=part * new.constants + rest * old.constants,
+        stay=part * new.stay + rest * old.stay,
+        landings=part * new.landings + rest * old.landings if old.landings.size else new.landings,
+    )
 
 
 class _Part(NamedTuple):

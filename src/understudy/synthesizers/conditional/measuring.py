@@ -31,7 +31,7 @@ ONE = "one"
 """A column of ones is called this: products with it are means."""
 LEAST_KEPT = 0.3
 NOISE_TARGET = 0.008
-CLIP_RANGE = (1.5, 2.5)
+CLIP_RANGE = (1.1, 2.5)
 NOISE_LEFT = 1.0
 """What is below the noise of a count, and so not learned, counts as this part of it."""
 
@@ -107,6 +107,9 @@ class PairCount:
 class PairRounds:
     """Chooses pairs of columns that a pool has most wrong, and counts them.
 
+    Attributes:
+        counted: The counts so far.
+
     Privacy:
         Rows are read by `PairSelection` and `noisy_counts`.
     """
@@ -119,6 +122,7 @@ class PairRounds:
         self._sizes = [each.size for each in bases.bins]
         self._selection = PairSelection(self._coded, bases.names, self._sizes)
         self._count = 0
+        self.counted: list[PairCount] = []
 
     def compare(self, pairs: Floats, pool: int) -> None:
         """Takes what a pool of so many rows has from now on: shares of rows by the bins of all columns, in pairs."""
@@ -164,4 +168,5 @@ class PairRounds:
             key=self._key.child("count").child(a).child(b),
         )
         noise = self._ledger.noise(PAIRS) * self._rows.max_rows_per_unit
-        return PairCount(first, second, counts / self._total, noise / self._total)
+        self.counted.append(PairCount(first, second, counts / self._total, noise / self._total))
+        return self.counted[-1]

@@ -122,6 +122,8 @@ def _linear(j: int, bases: Bases, moments: Moments, reads: Whole, pool: CodedPoo
     x, weights = pool.functions[rows][:, reads], pool.weights[rows, None] / pool.count
     x = x - (x * weights).sum(axis=0) / max(float(weights.sum()), 1e-12)
     among = (x.T @ (x * weights)).astype(np.float64) + moments.noise * np.eye(len(reads))
-    explained = np.einsum("rq,rq->q", found, np.linalg.solve(among, found))
+    inverse = np.linalg.inv(among)
+    by_noise = moments.noise**2 * float(np.trace(inverse))  # what noise alone would seem to explain
+    explained = np.einsum("rq,rq->q", found, inverse @ found) - by_noise
     most = MOST_EXPLAINED * np.maximum(bases.squares[mine] - bases.means[mine] ** 2, 1e-4)
     return found * np.sqrt(np.minimum(1.0, most / np.maximum(explained, 1e-12)))

@@ -51,8 +51,8 @@ from understudy.tables.schema import Schema
 
 FAMILY_POOL = 75 / 256
 """Families that children are learned from have this part of `pool_rows`: they are drawn a dozen times."""
-FAMILY_ENCODING = 0.6
-"""The distributions of the columns of children have this part of `encoding_share`: a fifth, by default."""
+FAMILY_ENCODING = 0.4
+"""The distributions of the columns of children have this part of `encoding_share`: counted pairs count them again."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
