@@ -155,6 +155,13 @@ def test_nothing_is_learned_from_constant_or_few_rows(tables):
         assert max(found.values()) <= 0 and found["c"] == 0
 
 
+def test_nothing_is_learned_from_a_column_that_is_constant_to_the_learner(tables):
+    """It reads targets as float32, and refuses those that are all equal."""
+    nearly = tables["real"].with_columns(x=1.0 + 1e-12 * pl.col("x"))
+    pair = pair_of({**tables, "synthetic": nearly})
+    assert column_scores(pair.synthetic, pair)["x"] <= 0
+
+
 def test_a_real_column_that_is_constant_or_missing_has_no_score(tables):
     constant = tables["real"].with_columns(y=pl.lit(None, dtype=pl.Float64), x=0.0, c=pl.lit("low"))
     pair = pair_of({**tables, "real": constant})

@@ -155,7 +155,8 @@ def _trained(
     """A learner that was trained, or None if there is nothing to learn: few rows, or nothing that varies."""
     numbers, codes = train.without(name, rows)
     varied = any(map(_varies, (*numbers, *codes)))
-    if len(target) < FEWEST_ROWS or np.ptp(target) == 0 or not varied:
+    # The learner reads targets as float32.
+    if len(target) < FEWEST_ROWS or np.ptp(target.astype(np.float32)) == 0 or not varied:
         return None
     learner = MANY_CLASSES if classify and target.max() > 1 else LEARNER
     return build(learner, len(target), classify, seed, threads).fit(_pool(numbers, codes, target))
