@@ -20,7 +20,7 @@ from scipy import optimize, stats
 from understudy.core.randomness import Key
 from understudy.encoding.fit import fit_encoder
 from understudy.encoding.plan import plan
-from understudy.privacy import counts, embedding, moments, pair_selection, selection
+from understudy.privacy import counts, embedding, fused_counts, moments, pair_selection, selection
 from understudy.privacy.embedding import EmbeddedColumn, Embedding, noisy_embedding_sum
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.pair_selection import PairErrors, PairSelection
@@ -217,7 +217,7 @@ ATTACKS = [
     pytest.param(drawn_pair, 400, pair_selection, "largest_with_gumbel", id="selection of a pair"),
     pytest.param(scored, 800, selection, "discrete_gaussian", id="scores", marks=slow),
     pytest.param(embedded, 800, embedding, "discrete_gaussian", id="embedding", marks=slow),
-    pytest.param(encoded, 800, counts, "discrete_gaussian", id="encoder", marks=slow),
+    pytest.param(encoded, 800, fused_counts, "discrete_gaussian", id="encoder", marks=slow),
 ]
 every_attack = pytest.mark.parametrize(("attack", "tries", "module", "noise"), ATTACKS)
 
