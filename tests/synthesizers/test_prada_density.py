@@ -25,7 +25,7 @@ from prada_densities import (
 )
 from understudy.privacy.densities import SCALES
 from understudy.synthesizers.prada.likelihood import columns as single
-from understudy.synthesizers.prada.likelihood.parts import MOST_COLUMNS, parts_of
+from understudy.synthesizers.prada.likelihood.parts import MOST_COLUMNS, MOST_FEATURES, parts_of
 
 log_density = jax.jit(oracle, static_argnames="shape")
 both_readings = pytest.mark.parametrize("pairs", [every_pair(7), some_pairs()], ids=["all earlier", "some"])
@@ -119,11 +119,20 @@ def test_columns_of_a_kind_are_a_part_and_have_no_room_to_spare():
     assert shape.size == own.first.size + own.second.size
 
 
-def test_many_columns_are_split_evenly_into_parts():
-    many = [columns(read=reading(FOUR))[0]] * 19
-    found = parts_of(many, [FOUR[0]] * 19, components=COMPONENTS)
-    assert {len(part.members) for part in found} == {MOST_COLUMNS, MOST_COLUMNS - 1}
-    assert sorted(j for part in found for j in part.members) == list(range(19))
+@pytest.mark.parametrize(("count", "sizes"), [(4, [4]), (5, [3, 2]), (19, [10, 9]), (70, [24, 24, 22])])
+def test_many_columns_are_split_evenly_into_parts(count, sizes):
+    many = [columns(read=reading(FOUR))[0]] * count
+    found = parts_of(many, [FOUR[0]] * count, components=COMPONENTS)
+    assert [len(part.members) for part in found] == sizes and max(sizes) <= MOST_COLUMNS
+    assert [j for part in found for j in part.members] == list(range(count))
+
+
+def test_columns_that_read_much_between_them_are_in_parts_of_their_own():
+    own = columns(read=reading(FOUR))[0]
+    many = [own._replace(sources=np.arange(40 * j, 40 * j + 40, dtype=np.int32)) for j in range(4)]
+    found = parts_of([*many, many[-1]], [FOUR[0]] * 5, components=COMPONENTS)
+    assert [part.members for part in found] == [(0, 1), (2, 3), (4,)]
+    assert max(len(part.features) for part in found) <= MOST_FEATURES
 
 
 def test_a_column_sees_its_sources_alone():

@@ -45,7 +45,9 @@ def distil(
         learned = _train(weights, rows, own, rate, part)
         return weights._replace(**learned._asdict())
 
-    return in_threads(run, parts)
+    # What a step does in one operation, on average: threads pay off if it is much.
+    length = BATCH * sum(part.shape.columns for part, _, _ in parts) // max(len(parts), 1)
+    return in_threads(run, parts, length=length)
 
 
 def _batches(row_weights: NDArray[np.float64], steps: int, draw: np.random.Generator) -> NDArray[np.int64]:

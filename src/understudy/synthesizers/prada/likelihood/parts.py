@@ -1,7 +1,8 @@
 """Parts: columns of one shape, side by side, as they are trained.
 
 Columns differ in what they read and draw, and padding all to the widest would cost what the widest does. So columns of
-a kind (numbers, few states, many states) are put together, a few at a time: time and noise follow from each column.
+a kind (numbers, few states, many states) are put together: time and noise follow from each column. Parts are trained on
+all cores at once. Small ones would do so little in each operation that threads wait for the interpreter.
 
 The one rule: nothing here is private.
 """
@@ -17,10 +18,14 @@ from understudy.synthesizers.prada.likelihood.columns import Column
 from understudy.synthesizers.prada.likelihood.pool import PublicRows
 from understudy.synthesizers.prada.likelihood.variables import Variable
 
-MOST_COLUMNS = 4
-"""A part has at most this many columns, so that a batch of it fits into the caches of a core, ..."""
+MOST_COLUMNS = 32
+"""A part has at most this many columns, ..."""
+MOST_FEATURES = 96
+"""... which read at most so many different inputs, since all are multiplied with weights of all, ..."""
 MOST_STATES = 512
 """... and at most so many states in all, unless it is a single column."""
+FEW_COLUMNS = 4
+"""More columns of a kind than this make two parts at least."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,9 +92,7 @@ def parts_of(columns: Sequence[Column], variables: Sequence[Variable], *, compon
     """All columns, in parts of one shape each."""
     found: list[Part] = []
     for (number, states, rank), members in _kinds(columns, variables).items():
-        most = min(MOST_COLUMNS, max(1, MOST_STATES // max(states, 1)))
-        size = -(-len(members) // -(-len(members) // most))
-        for group in (tuple(members[i : i + size]) for i in range(0, len(members), size)):
+        for group in _groups(columns, members, max(1, MOST_STATES // max(states, 1))):
             features = np.unique(np.concatenate([columns[j].sources for j in group])).astype(np.int64)
             shape = Shape(
                 columns=len(group),
@@ -103,6 +106,21 @@ def parts_of(columns: Sequence[Column], variables: Sequence[Variable], *, compon
             )
             found.append(Part(shape, group, features))
     return found
+
+
+def _groups(columns: Sequence[Column], members: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """Members of one kind in groups of about the same size, at most so many in each."""
+    parts = max(-(-len(members) // min(most, MOST_COLUMNS)), 2 if len(members) > FEW_COLUMNS else 1)
+    size = -(-len(members) // parts)
+    found, read = [[members[0]]], set(columns[members[0]].sources.tolist())
+    for j in members[1:]:
+        own = set(columns[j].sources.tolist())
+        if len(found[-1]) == size or len(read | own) > MOST_FEATURES:
+            found.append([])
+            read = set()
+        found[-1].append(j)
+        read |= own
+    return [tuple(group) for group in found]
 
 
 def _kinds(columns: Sequence[Column], variables: Sequence[Variable]) -> dict[tuple[bool, int, int], list[int]]:
