@@ -37,6 +37,10 @@ class Bins:
         found = bin_of((below + above) / 2, self.edges)
         return np.where(found < 0, self.size - 1 if self.nullable else -1, found)
 
+    def code_of(self, level: Floats) -> Whole:
+        """The bin of every level; a missing value that has no bin counts as the first."""
+        return np.maximum(self.code(level, level), 0)
+
     def level(self, codes: NDArray, uniform: Floats) -> Floats:
         """A level inside every code's bin, at the place `uniform` says; NaN in the bin for missing values."""
         gone = codes >= len(self.edges) - 1

@@ -19,7 +19,6 @@ from understudy.core.processors import in_threads
 from understudy.core.randomness import Key
 from understudy.encoding.bins import Bins
 from understudy.encoding.encoder import Levels
-from understudy.privacy.piecewise import bin_of
 from understudy.synthesizers.conditional.basis import Bases, Basis
 from understudy.synthesizers.conditional.landing import Landing
 from understudy.tables.schema import Schema
@@ -95,7 +94,7 @@ class ConditionalDensity:
         for j, (name, bins, column) in enumerate(zip(self.bases.names, self.bases.bins, self.columns, strict=True)):
             if name in given or column is None:
                 level = given[name]
-                codes[j] = code_of(level, bins)
+                codes[j] = bins.code_of(level)
                 found[name] = level.copy()
             else:
                 logits = self.logits(j, column, functions, codes)
@@ -168,12 +167,6 @@ class ConditionalDensity:
             values, steps, edges = (arrays[f"landing {part}"] for part in ("values", "steps", "edges"))
             landing = Landing(int(gap), int(base), values, steps, edges)
         return cls(Bases(tuple(names), tuple(bins), tuple(bases)), tuple(columns), landing)
-
-
-def code_of(level: Floats, bins: Bins) -> Whole:
-    """The bin of every level; a missing value without a bin counts as the first."""
-    found = bin_of(level, bins.edges)
-    return np.where(found < 0, bins.size - 1 if bins.nullable else 0, found)
 
 
 def add_stay(logits: Single, before: Whole, stay: float, categories: int) -> None:

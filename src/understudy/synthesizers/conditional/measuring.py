@@ -1,6 +1,6 @@
 """What is measured of a table of children: second moments of all linear functions at once, and counts of some pairs.
 
-The one rule: rows go to `noisy_second_moments`, `PairSelection` and `marginals.measure`, and nowhere else. What comes
+The one rule: rows go to `noisy_second_moments`, `PairSelection` and `noisy_counts`, and nowhere else. What comes
 back is public.
 """
 
@@ -30,8 +30,11 @@ MOMENTS, CHOICE, PAIRS = "moments", "choice", "pairs"
 ONE = "one"
 """A column of ones is called this: products with it are means."""
 LEAST_KEPT = 0.3
+"""Clipping is taken to leave at least this part of a square."""
 NOISE_TARGET = 0.008
+"""Rows are clipped so that the noise of a covariance is this, ..."""
 CLIP_RANGE = (1.1, 2.5)
+"""... within these multiples of their expected squared norm."""
 NOISE_LEFT = 1.0
 """What is below the noise of a count, and so not learned, counts as this part of it."""
 

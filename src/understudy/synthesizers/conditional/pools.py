@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from understudy.encoding.encoder import Levels
 from understudy.synthesizers.conditional.basis import Bases
-from understudy.synthesizers.conditional.density import code_of
 from understudy.synthesizers.conditional.landing import Landing
 
 Floats = NDArray[np.float64]
@@ -61,7 +60,7 @@ class CodedPool:
 
 def coded(bases: Bases, levels: Levels, landing: Landing | None = None) -> CodedPool:
     """Rows of levels as bins and functions."""
-    codes = np.stack([code_of(levels[name], bins) for name, bins in zip(bases.names, bases.bins, strict=True)])
+    codes = np.stack([bins.code_of(levels[name]) for name, bins in zip(bases.names, bases.bins, strict=True)])
     functions = np.concatenate(
         [each.table.astype(np.float32)[code] for each, code in zip(bases.of, codes, strict=True)], axis=1
     )

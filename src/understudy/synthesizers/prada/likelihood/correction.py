@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from understudy.encoding.bins import Bins
 from understudy.encoding.encoder import Levels
 from understudy.privacy.normal_scores import normal_score
-from understudy.synthesizers.prada.likelihood.pool import code_of
 from understudy.synthesizers.prada.likelihood.ragged import flat, ragged
 
 Floats = NDArray[np.float64]
@@ -163,11 +162,11 @@ class Correction:
     def _bins_of_cells(self, j: int) -> Whole:
         """The bin of every cell of a column."""
         own = self.bins[j]
-        return code_of(middles_of_cells(self.farthest), own) if self.numbers[j] else np.arange(own.size)
+        return own.code_of(middles_of_cells(self.farthest)) if self.numbers[j] else np.arange(own.size)
 
     def _cell(self, j: int, level: NDArray, as_score: bool) -> Whole:
         if not self.numbers[j]:
-            return code_of(level, self.bins[j])
+            return self.bins[j].code_of(level)
         score = level if as_score else normal_score(np.clip(level, 0.0, 1.0)).astype(np.float32)
         place = (score + np.float32(self.farthest)) * np.float32(CELLS / (2.0 * self.farthest))
         missing = np.isnan(place)

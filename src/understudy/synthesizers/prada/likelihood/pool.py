@@ -42,7 +42,7 @@ class Pool:
 
     def codes(self, bins: Mapping[str, Bins]) -> dict[str, Whole]:
         """The bin of every row and column."""
-        return {name: code_of(self.levels[name], each) for name, each in bins.items()}
+        return {name: each.code_of(self.levels[name]) for name, each in bins.items()}
 
     def read(self, reading: Reading) -> "PublicRows":
         """The rows as densities see them."""
@@ -78,10 +78,3 @@ class PublicRows:
 def joined(levels: Sequence[Levels]) -> Levels:
     """The rows of several models, one after the other."""
     return {name: np.concatenate([each[name] for each in levels]) for name in levels[0]}
-
-
-def code_of(level: Floats, bins: Bins) -> Whole:
-    """The bin of every level; NaN is a missing value."""
-    missing, last = np.isnan(level), len(bins.edges) - 2
-    code = np.clip(np.searchsorted(bins.edges, np.where(missing, 0.5, level), side="right") - 1, 0, last)
-    return np.where(missing, last + 1, code) if bins.nullable else code
