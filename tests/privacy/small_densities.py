@@ -107,8 +107,12 @@ def ledger_of(steps: int) -> Ledger:
     return Ledger(Budget(epsilon=1.0, delta=1e-5), [planned])
 
 
-def part_of(shape: Shape, weights: Weights, clip_norm: Any, *, silent: bool = False) -> Part[Kept]:
-    loop = DensityLoop(shape=shape, steps_per_round=2, weights=weights_in, update=keep, silent=silent)
+def loop_of(shape: Shape, **settings: Any) -> DensityLoop:
+    return DensityLoop(shape=shape, steps_per_round=2, weights=weights_in, update=keep, **settings)
+
+
+def part_of(shape: Shape, weights: Weights, clip_norm: Any, **settings: Any) -> Part[Kept]:
+    loop = loop_of(shape, **settings)
     return Part(loop=loop, state=Kept(weights), columns=COLUMNS, clip_norm=clip_norm)
 
 

@@ -11,6 +11,7 @@ from small_densities import (
     flat,
     ledger_of,
     locked_rows,
+    loop_of,
     one_by_one,
     part_of,
     rows_of,
@@ -20,8 +21,8 @@ from small_densities import (
 )
 from understudy.core.randomness import Key
 from understudy.privacy.batches import draw_round, largest_batch
-from understudy.privacy.densities import Shape, derivatives, fixed_of, slopes_of
-from understudy.privacy.density_training import LARGEST_SQUARE, clipped_sums
+from understudy.privacy.densities import Shape, derivatives, draw_own, fixed_of, layers, slopes_of
+from understudy.privacy.density_training import LARGEST_SQUARE, clipped_sums, row_slopes
 from understudy.privacy.lattice_noise import LatticeNoise, add_noise, rounded_sum
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.summation import SUMMATION, summation_blocks
@@ -63,6 +64,39 @@ def test_clipped_sums_are_those_of_brute_force(kind, rows_of_a_unit):
     each[3, 0] = 0.0
     expected = clipped(each[:-1], units[:-1], norms)
     np.testing.assert_allclose(flat(found), expected, atol=2e-5)
+
+
+@kinds
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e18])
+def test_a_contrast_of_a_row_does_not_depend_on_the_others(kind, bad):
+    shape, norms = shape_of(kind), np.array([0.3, 2.0], np.float32)
+    weights, x = weights_of(shape), rows_of(shape, 7)
+    fixed, loop = fixed_of(weights, shape), loop_of(shape, contrasts=2)
+    moved = x.copy()
+    moved[[0, 1, 2, 4, 5, 6], :4] = moved[[0, 1, 2, 4, 5, 6], 5:] = bad
+    with np.errstate(all="ignore"):
+        before, after = (row_slopes(loop, weights, fixed, each, norms, np.random.default_rng(0)) for each in (x, moved))
+    for one, other in zip(before[1:5], after[1:5], strict=True):
+        np.testing.assert_array_equal(one[..., 3], other[..., 3])
+
+
+@kinds
+def test_a_contrast_takes_the_bias_of_clipping_whatever_the_inputs_are(kind):
+    """Rows drawn from the densities, given two kinds of inputs: clipped slopes do not vanish, contrasted ones do."""
+    shape, norms, count = shape_of(kind), np.array([0.1, 0.2], np.float32), 40_000
+    weights, draw = weights_of(shape), np.random.default_rng(5)
+    fixed, x = fixed_of(weights, shape), rows_of(shape, count)
+    x[: count // 2, :4] = np.abs(x[: count // 2, :4])
+    own, state = draw_own(weights, fixed, layers(weights, fixed, x[:, :5], shape), shape, draw)
+    x[:, 5:7], x[:, 7:] = own.T, state.T
+    for half in (x[: count // 2], x[count // 2 :]):
+        sizes = []
+        for contrasts in (0, 1):
+            made = row_slopes(loop_of(shape, contrasts=contrasts), weights, fixed, half, norms, draw)
+            sizes.append(np.linalg.norm(flat(clipped_sums(made, fixed, np.ones((len(half), 1), bool), norms)), axis=1))
+        chance = norms * np.sqrt(len(half))  # the length of a sum of independent vectors of mean zero
+        assert (sizes[1] < 2 * chance).all()
+        assert (sizes[0] > 3 * sizes[1]).any()
 
 
 @kinds

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from prada_densities import VARIABLES, columns, parts, rows, some_pairs
-from understudy.privacy.densities import derivatives, fixed_of, layers, own_of
+from understudy.privacy.densities import derivatives, draw_own, fixed_of, layers, own_of
 from understudy.privacy.density_training import clipped_sums
 from understudy.synthesizers.prada.likelihood.columns import log_density, outputs_of
-from understudy.synthesizers.prada.likelihood.contrast import EVERY, Contrast, drawn
+from understudy.synthesizers.prada.likelihood.contrast import EVERY, Contrast
 
 MADE = columns(some_pairs())
 PARTS = parts(MADE)
@@ -29,7 +29,7 @@ def test_what_is_drawn_has_the_density_that_is_trained(part):
     weights, x = part.pack(MADE, VARIABLES), part.rows(rows(500))
     fixed, chosen = fixed_of(weights, part.shape), np.random.default_rng(1).integers(0, 500, 40_000)
     features = x[chosen, : part.shape.features + 1]
-    own, state = drawn(
+    own, state = draw_own(
         weights, fixed, layers(weights, fixed, features, part.shape), part.shape, np.random.default_rng(2)
     )
     read = np.concatenate([features, own.T, state.T], axis=1)
@@ -58,7 +58,7 @@ def test_private_slopes_minus_the_contrast_vanish_where_the_densities_are_right(
         weights, x = part.pack(MADE, VARIABLES), part.rows(rows(500))
         fixed, draw = fixed_of(weights, part.shape), np.random.default_rng(3)
         features = x[draw.integers(0, 500, 20_000), : part.shape.features + 1]
-        own, state = drawn(weights, fixed, layers(weights, fixed, features, part.shape), part.shape, draw)
+        own, state = draw_own(weights, fixed, layers(weights, fixed, features, part.shape), part.shape, draw)
         read = np.concatenate([features, own.T, state.T], axis=1)
         norms = np.full(part.shape.columns, 0.1, np.float32)
         sums = clipped_sums(derivatives(weights, fixed, read, part.shape), fixed, np.ones((20_000, 1), bool), norms)
@@ -94,7 +94,7 @@ def test_drawn_scores_have_the_log_density_that_models_state():
     weights, x = part.pack(MADE, VARIABLES), rows(500)
     fixed = fixed_of(weights, part.shape)
     one = np.repeat(part.rows(x)[3:4, : part.shape.features + 1], 20_000, axis=0)
-    own, _ = drawn(weights, fixed, layers(weights, fixed, one, part.shape), part.shape, np.random.default_rng(0))
+    own, _ = draw_own(weights, fixed, layers(weights, fixed, one, part.shape), part.shape, np.random.default_rng(0))
     inputs = np.repeat(x.inputs[MADE[j].sources][:, 3:4], 20_000, axis=1)
     made = outputs_of(MADE[j], inputs, number=True, components=part.shape.components)
     found = log_density(MADE[j], made, own[at], np.zeros(20_000, np.int64)).mean()

@@ -30,7 +30,7 @@ from understudy.synthesizers.aim import ROUNDS
 from understudy.synthesizers.base import FitRequest
 from understudy.synthesizers.planning import planned_mechanisms
 from understudy.synthesizers.prada.likelihood import moments
-from understudy.synthesizers.prada.likelihood.fit import _Schedule, _Started
+from understudy.synthesizers.prada.likelihood.fit import LEAST_ALIKE, OWN_CONTRASTS, _Schedule, _Started
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity, public_levels
 from understudy.synthesizers.prada.likelihood.method import Prada
 from understudy.synthesizers.prada.likelihood.moments import (
@@ -42,6 +42,7 @@ from understudy.synthesizers.prada.likelihood.moments import (
 )
 from understudy.synthesizers.prada.likelihood.pool import Pool
 from understudy.synthesizers.prada.likelihood.reading import reading_of
+from understudy.synthesizers.prada.likelihood.tilt import Tilted
 from understudy.synthesizers.prada.likelihood.variables import variables_of
 from understudy.synthesizers.prada.settings import drawn_rate, sampling_rate
 from understudy.tables.column import Column
@@ -315,7 +316,7 @@ def before_its_steps(**settings):
         parts=parts(made, read),
         means=np.zeros(read.size),
         rows=pool.read(read),
-        weights=np.ones(pool.count),
+        tilted=Tilted(np.ones(pool.count), 1.0),
     )
     return started, started.rows
 
@@ -351,6 +352,15 @@ def test_a_row_adds_the_clipping_norm_to_all_columns_and_more_of_it_to_the_targe
     norms = dataclasses.replace(started, request=request)._clip_norms()
     assert np.sqrt((norms**2).sum()) == pytest.approx(3.0)
     assert norms[5] == pytest.approx(started.settings.emphasis * norms[0])
+
+
+@pytest.mark.parametrize(("effective", "own"), [(1.1 * LEAST_ALIKE, False), (0.9 * LEAST_ALIKE, True)])
+def test_slopes_are_contrasted_with_draws_given_own_inputs_if_public_rows_are_unlike_them(monkeypatch, effective, own):
+    started, _ = before_its_steps()
+    monkeypatch.setattr(_Started, "_schedule", lambda *_: _Schedule([np.zeros(7)] * 7, 50.0, 0.01))
+    job = dataclasses.replace(started, tilted=Tilted(started.tilted.weights, effective)).job()
+    assert [part.loop.contrasts for part in job.parts] == [OWN_CONTRASTS if own else 0] * len(job.parts)
+    assert [part.state.contrast is None for part in job.parts] == [own] * len(job.parts)
 
 
 def test_the_inputs_of_one_column_are_a_group():

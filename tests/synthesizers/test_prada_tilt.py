@@ -106,7 +106,7 @@ def test_a_count_that_the_pool_has_already_is_left_out():
     codes = pool.codes(BINS)
     term = count_term([measured_pair(codes, np.ones(pool.count))], codes, pool.count)
     assert term.size == 0
-    np.testing.assert_array_equal(tilt([term], pool.count), np.ones(pool.count))
+    np.testing.assert_array_equal(tilt([term], pool.count).weights, np.ones(pool.count))
 
 
 def test_a_single_column_stays_in_the_term_so_that_others_do_not_move_it():
@@ -179,7 +179,7 @@ def test_weights_are_the_nearest_to_even_ones_that_pay_for_their_gaps(monkeypatc
     monkeypatch.setattr(tilts, "TOLERANCE", 1e-14)
     monkeypatch.setattr(tilts, "ITERATIONS", 200)
     count, moment = hand_made_terms(12)
-    found = tilt([count, moment], 12) / 12
+    found = tilt([count, moment], 12).weights / 12
 
     def primal(logits):
         p = np.exp(logits - logits.max())
@@ -205,7 +205,7 @@ def test_without_noise_weighted_rows_have_what_was_measured_up_to_the_chance_in_
     pairs = [("age", "member"), ("weight", "colour")]
     measured = [measured_pair(codes, true, 1e-3, names=names) for names in pairs]
     terms = [count_term(measured, codes, true.sum()), tilts.moment_term(pool.levels, moments_of(pool, true, 1e-5))]
-    weights = tilt(terms, pool.count)
+    weights = tilt(terms, pool.count).weights
     for each in measured:
         made = measured_pair(codes, weights, names=each.clique).counts / pool.count
         np.testing.assert_allclose(made, each.counts / true.sum(), atol=3e-3)
@@ -219,7 +219,7 @@ def test_noise_alone_moves_counts_by_little_of_it(sigma):
     codes, even, moved = pool.codes(BINS), np.ones(pool.count), []
     for seed in range(20):
         noisy = measured_pair(codes, even, sigma, names, seed)
-        weights = tilt([count_term([noisy], codes, pool.count)], pool.count)
+        weights = tilt([count_term([noisy], codes, pool.count)], pool.count).weights
         moved.append(measured_pair(codes, weights - even, names=names).counts)
     assert np.sqrt(np.mean(np.square(moved))) < 0.25 * sigma
 
@@ -275,13 +275,13 @@ def test_a_tilt_of_many_rows_begins_with_some_of_them(monkeypatch):
 
 
 def test_nothing_measured_leaves_all_rows_alike():
-    np.testing.assert_array_equal(tilt([], 7), np.ones(7))
+    np.testing.assert_array_equal(tilt([], 7).weights, np.ones(7))
 
 
 def test_weights_have_mean_one_and_no_row_stands_for_very_many():
     """A tenth of the mass is wanted of five rows in ten thousand: each would weigh 200 times the mean."""
     codes = (np.arange(10_000) < 5).astype(np.int64)
-    weights = tilt([counted(codes, [0.9, 0.1], 1e-9)], 10_000)
+    weights = tilt([counted(codes, [0.9, 0.1], 1e-9)], 10_000).weights
     assert weights.mean() == pytest.approx(1.0)
     assert weights.max() <= LARGEST_WEIGHT / (1 - 0.1) * (1 + 1e-3) and weights.max() > LARGEST_WEIGHT
     assert np.ptp(weights[5:]) < 1e-9
@@ -294,14 +294,16 @@ def test_weights_are_worth_a_quarter_of_the_rows_however_sharp_the_counts():
     """A cell that one row in a hundred is in, counted without noise to speak of as holding everybody."""
     codes = (np.arange(1000) % 100 == 0).astype(np.int64)
     sharp = counted(codes, [0.0, 1.0], 1e-12)
-    weights = tilt([sharp], 1000)
+    weights, effective = tilt([sharp], 1000)
     assert effective_part(weights) == pytest.approx(LEAST_EFFECTIVE, abs=0.01)
+    assert effective < 0.2 * LEAST_EFFECTIVE  # what they were worth before
     assert weights[0] == weights.max() and weights.mean() == pytest.approx(1.0)
 
 
 def test_weights_that_are_worth_enough_are_left_as_they_are():
     codes = (np.arange(1000) % 2).astype(np.int64)
-    weights = tilt([counted(codes, [0.3, 0.7], 1e-9)], 1000)
+    weights, effective = tilt([counted(codes, [0.3, 0.7], 1e-9)], 1000)
+    assert effective == effective_part(weights)
     np.testing.assert_allclose(weights[:2], [0.6, 1.4], atol=0.01)
 
 

@@ -132,6 +132,8 @@ class DensityLoop:
         steps_per_round: Steps whose random draws are made at a time; it divides the number of steps.
         weights: The weights in a state.
         update: The state after a step, given the noisy sums of the slopes of the log density by both layers.
+        contrasts: How many rows the slope of a row is contrasted with, which the densities draw given the inputs of the
+            row (`density_training.row_slopes`); 0 for none.
         silent: Whether slopes count as zero, so that sums are noise alone: for audits.
     """
 
@@ -139,6 +141,7 @@ class DensityLoop:
     steps_per_round: int
     weights: Callable[[Any], Weights]
     update: Callable[[Any, Sequence[Floats]], Any]
+    contrasts: int = 0
     silent: bool = False
 
 
@@ -256,6 +259,33 @@ def derivatives_at(
     by_hidden = weights.second[:, :h] @ by_second
     by_hidden *= 1.0 - hidden * hidden
     return Derivatives(features, by_hidden, by_linear, hidden, by_second, sums, by_logits)
+
+
+def draw_own(
+    weights: Weights, fixed: Fixed, made: Layers, shape: Shape, draw: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Own scores and states that the densities draw of what their layers made: (columns, rows) each.
+
+    What is drawn for a row depends on what was made of it, on the weights and on its place among the rows.
+    """
+    d, n, k = shape.columns, len(made.features), shape.components * shape.number
+    own, state = np.zeros((d, n), np.float32), np.zeros((d, n), np.float32)
+    if shape.states:
+        sums = made.linear[:, int(shape.number) :] + made.second[:, 3 * k :]
+        state = _choice(logits_of(weights, fixed, sums, shape), draw).astype(np.float32)
+    if shape.number:
+        component = _choice(made.second[:, 2 * k : 3 * k], draw)[:, None, :]
+        shift, raw = (np.take_along_axis(made.second[:, i : i + k], component, axis=1)[:, 0] for i in (0, k))
+        scale = np.exp(np.float32(MIDDLE) + np.float32(HALF) * np.tanh((raw - np.float32(MIDDLE)) / np.float32(HALF)))
+        own = (made.linear[:, 0] + shift + scale * draw.standard_normal((d, n), dtype=np.float32)) * fixed.unit
+    return own, state
+
+
+def _choice(logits: Floats, draw: np.random.Generator) -> NDArray[np.int64]:
+    """An entry of every column and row, in proportion to exp(logits): (columns, rows)."""
+    sums = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
+    level = draw.random((len(logits), 1, logits.shape[2]), dtype=np.float32) * sums[:, -1:]
+    return np.minimum((sums <= level).sum(axis=1), logits.shape[1] - 1)
 
 
 def slopes_of(made: Derivatives, fixed: Fixed, *, blocks: int = 1) -> Slopes:

@@ -18,8 +18,12 @@ from understudy.privacy.densities import (
     Fixed,
     Floats,
     Slopes,
-    derivatives,
+    Weights,
+    derivatives_at,
+    draw_own,
     fixed_of,
+    layers,
+    own_of,
     plain_weights,
     slopes_of,
 )
@@ -62,19 +66,59 @@ def _train(training: Training[Any], capacity: int, count: Count) -> Any:
             size=size,
             among=padded.numbers,
         )
+        draw = training.key.child(f"round {number}").child(f"part {training.number}").child("contrasts").numpy()
         members = padded.units[places]  # (steps, units, rows of a unit)
         inside = drawn[:, :, None] & (members < len(padded.exact) - 1)
         for step in range(steps):
             x = padded.exact[members[step].ravel()]
             weights = plain_weights(loop.weights(state), loop.shape)
             with np.errstate(all="ignore"):
-                made = derivatives(weights, fixed, x, loop.shape)
-                exact_sums = clipped_sums(made, fixed, inside[step], training.clip_norm)
+                slopes = row_slopes(loop, weights, fixed, x, training.clip_norm, draw)
+                exact_sums = clipped_sums(slopes, fixed, inside[step], training.clip_norm)
             if loop.silent:
                 exact_sums = Slopes(*(np.zeros_like(each) for each in exact_sums))
             state = loop.update(state, _noisy(exact_sums, noise[step], training.noise))
         count.add(steps)
     return state
+
+
+def row_slopes(
+    loop: DensityLoop, weights: Weights, fixed: Fixed, x: Floats, clip_norms: Floats, draw: np.random.Generator
+) -> Derivatives:
+    """The derivatives of every row or, with contrasts, those of its clipped slope minus that of rows that are drawn.
+
+    Clipped slopes do not vanish on average where a density is right: clipping takes most from the rows that it finds
+    surprising. Those of rows that it draws itself, given the same inputs, do not vanish either, and in the same way. So
+    the difference vanishes on average where a density is right, whatever the inputs of the rows are like.
+
+    Args:
+        x: Rows, as `densities.derivatives` reads them.
+        clip_norms: What slopes are clipped to before one is subtracted from the other: (columns,).
+
+    Privacy:
+        Releases nothing, and bounds nothing: `clipped_sums` clips what comes out of it. What is made of a row depends
+        on that row, on the weights, and on numbers that are drawn for its place without looking at any row. One more
+        unit fills an empty place (`batches.shuffled`), so all others are contrasted with the same as without it.
+    """
+    made = layers(weights, fixed, x[:, : loop.shape.features + 1], loop.shape)
+    slopes = derivatives_at(weights, fixed, made, *own_of(x, loop.shape), loop.shape)
+    if loop.contrasts:
+        _clip_rows(slopes, fixed, clip_norms)
+    for _ in range(loop.contrasts):
+        own, state = draw_own(weights, fixed, made, loop.shape, draw)
+        others = derivatives_at(weights, fixed, made, own, state, loop.shape)
+        _clip_rows(others, fixed, clip_norms, part=1.0 / loop.contrasts)
+        for ours, theirs in zip(_factors(slopes), _factors(others), strict=True):
+            ours -= theirs
+    return slopes
+
+
+def _clip_rows(made: Derivatives, fixed: Fixed, clip_norms: Floats, *, part: float = 1.0) -> None:
+    """Makes the gradient g of every row part · min(1, C_j / |g|) · g, in place."""
+    norms = np.sqrt(_squared_norms(made, fixed)[0])
+    scale = np.float32(part) * np.minimum(clip_norms[:, None] / np.maximum(norms, np.float32(1e-30)), np.float32(1.0))
+    for factor in _factors(made):
+        factor *= scale[:, None, :]
 
 
 def clipped_sums(made: Derivatives, fixed: Fixed, inside: NDArray[np.bool_], clip_norms: Floats) -> Slopes:
@@ -100,22 +144,31 @@ def clipped_sums(made: Derivatives, fixed: Fixed, inside: NDArray[np.bool_], cli
         small for float32, below 2^-126 each, is below 2^-126 · 2^44 · 2^20 of a squared norm, and below the last bit of
         C_j² >= 2^-41.
     """
-    of_inputs = fixed.reads @ np.square(made.features).T
-    by_first, by_second = _squares(made.by_hidden) + _squares(made.by_linear), _squares(made.by_second)
-    squares = of_inputs * by_first + (_squares(made.hidden) + np.float32(1.0)) * by_second
-    small = np.maximum(np.maximum(of_inputs, by_first), by_second) < np.float32(LARGEST_SQUARE)
-    usable = small & np.isfinite(squares)
+    squares, usable = _squared_norms(made, fixed)
     finite = usable & inside.ravel()[None, :]
     norms = np.sqrt(np.where(finite, squares, np.float32(0.0))).reshape(len(clip_norms), *inside.shape)
     of_unit = norms.sum(axis=2, keepdims=True)
     scale = np.minimum(np.float32(1.0), clip_norms[:, None, None] / np.maximum(of_unit, np.float32(1e-30)))
     weights = np.broadcast_to(scale, norms.shape).reshape(finite.shape) * finite
-    for factor in (made.by_hidden, made.by_linear, made.by_second):
+    for factor in _factors(made):
         factor *= weights[:, None, :]
     if not usable.all():  # else a weight of zero makes zero of what is not counted
-        for factor in (made.hidden, made.by_hidden, made.by_linear, made.by_second):
+        for factor in (made.hidden, *_factors(made)):
             np.copyto(factor, np.float32(0.0), where=~finite[:, None, :])
     return _summed(made, fixed, summation_blocks(*inside.shape))
+
+
+def _factors(made: Derivatives) -> tuple[Floats, Floats, Floats]:
+    return made.by_hidden, made.by_linear, made.by_second
+
+
+def _squared_norms(made: Derivatives, fixed: Fixed) -> tuple[Floats, NDArray[np.bool_]]:
+    """The squared norm of the gradient of every row, and whether it can be counted: (columns, rows)."""
+    of_inputs = fixed.reads @ np.square(made.features).T
+    by_first, by_second = _squares(made.by_hidden) + _squares(made.by_linear), _squares(made.by_second)
+    squares = of_inputs * by_first + (_squares(made.hidden) + np.float32(1.0)) * by_second
+    small = np.maximum(np.maximum(of_inputs, by_first), by_second) < np.float32(LARGEST_SQUARE)
+    return squares, small & np.isfinite(squares)
 
 
 def _squares(factor: Floats) -> Floats:

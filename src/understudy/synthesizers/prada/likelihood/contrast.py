@@ -9,6 +9,10 @@ mean clipped slope is subtracted from that of the private rows:
 
 which is zero, but for noise, where the densities are right: the clipped slope is a function whose mean is matched.
 
+That holds if the inputs of public rows are like those of private ones. Where these could hardly be weighted to have
+what was measured (`fit.LEAST_ALIKE`), private rows are contrasted with draws given their own inputs instead, inside the
+mechanism (`density_training.row_slopes`). It costs a part of the signal, since the draws are as long as the slopes are.
+
 The one rule: no private row comes here. Inputs are those of public rows, and what is drawn given them is public.
 
 Source: Hansen (1982), "Large sample properties of generalized method of moments estimators".
@@ -20,17 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.privacy.densities import (
-    HALF,
-    MIDDLE,
-    Fixed,
     Floats,
-    Layers,
     Shape,
     Weights,
     derivatives_at,
+    draw_own,
     fixed_of,
     layers,
-    logits_of,
 )
 from understudy.privacy.density_training import clipped_sums
 
@@ -64,32 +64,8 @@ class Contrast:
             places = (np.arange(self.batch) + self.draw.random(self.batch)) / self.batch
             rows = np.minimum(np.searchsorted(self.levels, places), len(self.levels) - 1)
             made = layers(weights, fixed, self.features[rows], self.shape)
-            own, state = drawn(weights, fixed, made, self.shape, self.draw)
+            own, state = draw_own(weights, fixed, made, self.shape, self.draw)
             slopes = derivatives_at(weights, fixed, made, own, state, self.shape)
             sums = clipped_sums(slopes, fixed, np.ones((self.batch, 1), bool), self.norms)
             self.last = tuple(each / np.float32(self.batch) for each in sums)
         return self.last
-
-
-def drawn(
-    weights: Weights, fixed: Fixed, made: Layers, shape: Shape, draw: np.random.Generator
-) -> tuple[Floats, Floats]:
-    """Own scores and states that the densities draw of what their layers made: (columns, rows) each."""
-    d, n, k = shape.columns, len(made.features), shape.components * shape.number
-    own, state = np.zeros((d, n), np.float32), np.zeros((d, n), np.float32)
-    if shape.states:
-        sums = made.linear[:, int(shape.number) :] + made.second[:, 3 * k :]
-        state = _choice(logits_of(weights, fixed, sums, shape), draw).astype(np.float32)
-    if shape.number:
-        component = _choice(made.second[:, 2 * k : 3 * k], draw)[:, None, :]
-        shift, raw = (np.take_along_axis(made.second[:, i : i + k], component, axis=1)[:, 0] for i in (0, k))
-        scale = np.exp(np.float32(MIDDLE) + np.float32(HALF) * np.tanh((raw - np.float32(MIDDLE)) / np.float32(HALF)))
-        own = (made.linear[:, 0] + shift + scale * draw.standard_normal((d, n), dtype=np.float32)) * fixed.unit
-    return own, state
-
-
-def _choice(logits: Floats, draw: np.random.Generator) -> NDArray[np.int64]:
-    """An entry of every column and row, in proportion to exp(logits): (columns, rows)."""
-    sums = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
-    level = draw.random((len(logits), 1, logits.shape[2]), dtype=np.float32) * sums[:, -1:]
-    return np.minimum((sums <= level).sum(axis=1), logits.shape[1] - 1)

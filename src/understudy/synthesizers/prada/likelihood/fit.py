@@ -44,7 +44,7 @@ from understudy.synthesizers.prada.likelihood.reading import Reading, reading_of
 from understudy.synthesizers.prada.likelihood.schedule import GRADIENTS, noise_of_training, penalties, steady_rate
 from understudy.synthesizers.prada.likelihood.settings import STEPS_PER_ROUND, LikelihoodSettings
 from understudy.synthesizers.prada.likelihood.start import Prediction, start_column
-from understudy.synthesizers.prada.likelihood.tilt import count_term, moment_term, tilt, total_gap
+from understudy.synthesizers.prada.likelihood.tilt import Tilted, count_term, moment_term, tilt, total_gap
 from understudy.synthesizers.prada.likelihood.training import Hyperparameters, State, density_loop
 from understudy.synthesizers.prada.likelihood.variables import Variable, own_score_map, state_map, variables_of
 from understudy.synthesizers.prada.settings import drawn_rate
@@ -61,6 +61,11 @@ NOTHING = "nothing"
 """A column of zeros is called this."""
 LEAST_CONTRAST = 256
 """A contrast is the mean over at least this many public rows."""
+LEAST_ALIKE = 1 / 3
+"""Public rows whose weights are worth less than this part of them are unlike the private ones. Slopes are then
+contrasted with draws given a row's own inputs, ..."""
+OWN_CONTRASTS = 2
+"""... so many of them."""
 
 
 @one_thread_each()
@@ -94,7 +99,7 @@ class _Started:
         columns: The distilled densities.
         parts: The columns as they are trained.
         means: Of the inputs.
-        rows, weights: The public rows that the densities were distilled from.
+        rows, tilted: The public rows that the densities were distilled from, and their weights.
     """
 
     request: FitRequest
@@ -106,7 +111,7 @@ class _Started:
     parts: list[Part]
     means: NDArray[np.float64]
     rows: PublicRows
-    weights: NDArray[np.float64]
+    tilted: Tilted
 
     @property
     def settings(self) -> LikelihoodSettings:
@@ -137,9 +142,12 @@ class _Started:
         schedule, clip_norms = self._schedule(rate), self._clip_norms()
         networks = []
         for part in self.parts:
-            loop = density_loop(part.shape, min(STEPS_PER_ROUND, settings.steps))
             norms = clip_norms[list(part.members)]
-            contrast = self._contrast(part, norms, rate, self.key.child(f"contrast {len(networks)}"))
+            if self.tilted.effective < LEAST_ALIKE:
+                contrasts, contrast = OWN_CONTRASTS, None
+            else:
+                contrasts, contrast = 0, self._contrast(part, norms, rate, self.key.child(f"contrast {len(networks)}"))
+            loop = density_loop(part.shape, min(STEPS_PER_ROUND, settings.steps), contrasts=contrasts)
             state = State(part.pack(self.columns, self.variables), self._for_part(part, schedule), contrast)
             networks.append(Network(loop=loop, state=state, columns=self._read_by(part), clip_norm=norms))
         return Job(
@@ -155,11 +163,11 @@ class _Started:
         """What the slopes of a part are contrasted with: as many public rows as a batch has, with the weights of the
         tilt.
         """
-        features = part.rows(self.rows)[:, : part.shape.features + 1]
+        features, weights = part.rows(self.rows)[:, : part.shape.features + 1], self.tilted.weights
         return Contrast(
             shape=part.shape,
             features=np.ascontiguousarray(features),
-            levels=np.cumsum(self.weights) / np.sum(self.weights),
+            levels=np.cumsum(weights) / np.sum(weights),
             norms=norms.astype(np.float32),
             batch=max(LEAST_CONTRAST, round(rate * self.encoder.rows)),
             draw=key.numpy(),
@@ -298,10 +306,10 @@ def _start(request: FitRequest) -> _Started:
     ledger.phase("draw rows of the graphical model, and weigh them by what was measured")
     pool = _first_pool(measured, moments, variables, encoder, settings.pool_rows, key.child("first pool"))
     codes = pool.codes(measured.bins)
-    weights = _tilted(pool, codes, measured, moments, encoder)
-    reading = reading_of(variables, pool.states, [codes[name] for name in order], weights)
-    pairs = candidate_parents([codes[name] for name in order], weights, settings.most_parents)
-    return _distilled(request, measured, moments, reading, pool.read(reading), weights, pairs)
+    tilted = _tilted(pool, codes, measured, moments, encoder)
+    reading = reading_of(variables, pool.states, [codes[name] for name in order], tilted.weights)
+    pairs = candidate_parents([codes[name] for name in order], tilted.weights, settings.most_parents)
+    return _distilled(request, measured, moments, reading, pool.read(reading), tilted, pairs)
 
 
 def _first_pool(
@@ -335,11 +343,12 @@ def _distilled(
     moments: NoisyMoments | None,
     reading: Reading,
     rows: PublicRows,
-    weights: NDArray[np.float64],
+    tilted: Tilted,
     pairs: NDArray[np.bool_],
 ) -> _Started:
     """The densities that learn public rows, from linear predictions on."""
     settings: LikelihoodSettings = request.method
+    weights = tilted.weights
     draw = request.key.child("weights").numpy()
     started = [
         start_column(
@@ -363,7 +372,7 @@ def _distilled(
         parts=parts,
         means=rows.inputs.astype(np.float64) @ (weights / weights.sum()),
         rows=rows,
-        weights=weights,
+        tilted=tilted,
     )
 
 
@@ -371,14 +380,14 @@ def _alone(request: FitRequest, variables: tuple[Variable, ...]) -> _Started:
     """A single column: its distribution is all there is to know."""
     [variable] = variables
     levels = {variable.name: (np.arange(CALIBRATION_ROWS) + 0.5) / CALIBRATION_ROWS}
-    pool, weights = Pool(levels, variables), np.ones(CALIBRATION_ROWS)
-    reading = reading_of(variables, pool.states, [np.zeros(CALIBRATION_ROWS, np.int64)], weights)
-    return _distilled(request, None, None, reading, pool.read(reading), weights, np.zeros((1, 1), bool))
+    pool, even = Pool(levels, variables), Tilted(np.ones(CALIBRATION_ROWS), 1.0)
+    reading = reading_of(variables, pool.states, [np.zeros(CALIBRATION_ROWS, np.int64)], even.weights)
+    return _distilled(request, None, None, reading, pool.read(reading), even, np.zeros((1, 1), bool))
 
 
 def _tilted(
     pool: Pool, codes: Mapping[str, Whole], measured: MeasuredModel, moments: NoisyMoments, encoder: Encoder
-) -> NDArray[np.float64]:
+) -> Tilted:
     """Weights under which the rows of a pool, and their bins, have the measured counts and moments."""
     counts = count_term(measured.measured, codes, max(encoder.rows, 1.0))
     return tilt([counts, moment_term(pool.levels, moments)], pool.count)

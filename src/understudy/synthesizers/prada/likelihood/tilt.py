@@ -23,7 +23,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -278,10 +278,25 @@ def total_gap(
     return float(np.mean(total)) + of_moments if total else of_moments
 
 
-def tilt(terms: Sequence[Term], rows: int) -> Floats:
-    """Weights of the rows of a pool, of mean 1."""
+class Tilted(NamedTuple):
+    """Weights of the rows of a pool.
+
+    Attributes:
+        weights: Of mean 1.
+        effective: How many even rows they would be worth without softening, as a part of all.
+    """
+
+    weights: Floats
+    effective: float
+
+
+def tilt(terms: Sequence[Term], rows: int) -> Tilted:
+    """Weights under which the rows of a pool have what was measured."""
     terms = [term for term in terms if term.size]
-    return _softened(_scores(terms, solve(terms, rows))) if terms else np.ones(rows)
+    if not terms:
+        return Tilted(np.ones(rows), 1.0)
+    scores = _scores(terms, solve(terms, rows))
+    return Tilted(_weights(scores, softening(scores)), effective_part(_weights(scores, 1.0)))
 
 
 def solve(terms: Sequence[Term], rows: int) -> list[Floats]:
@@ -327,11 +342,6 @@ class _Objective:
             value += 0.5 * float(np.sum(term.penalty * part**2)) - term.dot(part)
         wanted = [term.targets - term.penalty * part for term, part in zip(self.terms, parts, strict=True)]
         return value, (slopes - np.concatenate(wanted)) * self.unit
-
-
-def _softened(log_weights: Floats) -> Floats:
-    """Weights to the power that `softening` finds; of mean 1."""
-    return _weights(log_weights, softening(log_weights))
 
 
 def softening(log_weights: Floats) -> float:

@@ -64,9 +64,15 @@ class State:
         return self.weights._replace(first=self.mean[0], second=self.mean[1])
 
 
-def density_loop(shape: Shape, steps_per_round: int) -> DensityLoop:
+def density_loop(shape: Shape, steps_per_round: int, *, contrasts: int = 0) -> DensityLoop:
     """The loop that `gradients.train` runs."""
-    return DensityLoop(shape=shape, steps_per_round=steps_per_round, weights=lambda state: state.weights, update=update)
+    return DensityLoop(
+        shape=shape,
+        steps_per_round=steps_per_round,
+        weights=lambda state: state.weights,
+        update=update,
+        contrasts=contrasts,
+    )
 
 
 def update(state: State, slopes: Sequence[Floats]) -> State:
