@@ -85,19 +85,36 @@ def test_numbers_keep_a_dependence_that_no_tree_holds():
     assert np.abs(found - np.corrcoef(frame.to_numpy().T)).max() < 0.1
 
 
+def ring_to_measure(epsilon):
+    """Locked rows, their encoder, and a ledger and a key to measure with."""
+    budget = Budget(epsilon=epsilon, delta=1e-6)
+    ledger = Ledger(budget, planned_mechanisms(RING, QUICK_AIM, budget))
+    table = read(ring(1000), RING)
+    rows = lock(table.columns, table.labels, key=Key.new(0))
+    encoder = encoding.fit_encoder(rows, RING, ledger=ledger, key=Key.new(0))
+    return rows, encoder, {"ledger": ledger, "key": Key.new(1)}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(
+    ("emphasis", "first"), [({}, {("a", "b"), ("a", "d")}), ({"c": 9.0}, {("b", "c"), ("c", "d")})]
+)
+def test_pairs_with_an_emphasised_column_come_first_and_their_sensitivity_is_charged(
+    monkeypatch, at_once, emphasis, first
+):
+    if not at_once:
+        monkeypatch.setattr(aim, "MOST_KEPT_BINS", 0)
+    rows, encoder, more = ring_to_measure(1e4)
+    found = QUICK_AIM.measure(rows, encoder, **more, emphasis=emphasis)
+    assert next(each.clique for each in found.measured if len(each.clique) == 2) in first
+    charges = [charge for charge in more["ledger"].receipt().charges if charge.mechanism == "exponential"]
+    assert charges[0].sensitivity >= max(emphasis.values(), default=1.0)
+
+
 def test_a_fit_is_the_model_that_is_measured():
-    budget = Budget(epsilon=1.0, delta=1e-6)
-
-    def given():
-        ledger = Ledger(budget, planned_mechanisms(RING, QUICK_AIM, budget))
-        table = read(ring(1000), RING)
-        rows = lock(table.columns, table.labels, key=Key.new(0))
-        encoder = encoding.fit_encoder(rows, RING, ledger=ledger, key=Key.new(0))
-        return rows, encoder, {"ledger": ledger, "key": Key.new(1)}
-
-    rows, encoder, more = given()
+    rows, encoder, more = ring_to_measure(1.0)
     found = QUICK_AIM.measure(rows, encoder, **more)
-    rows, encoder, again = given()
+    rows, encoder, again = ring_to_measure(1.0)
     net = QUICK_AIM.fit(rows, encoder, **again)
     assert again["ledger"].receipt().charges == more["ledger"].receipt().charges
     for name, value in found.model.to_bayesnet(found.bins).arrays().items():
@@ -193,6 +210,12 @@ def test_weights_are_how_much_of_the_workload_a_clique_bears_on(degree):
     brute = {r: sum(len(set(r) & set(s)) for s in workload) for r in candidates.weights}
     assert {r: w / max(brute.values()) for r, w in brute.items()} == pytest.approx(candidates.weights)
     assert {r for w in range(1, degree + 1) for r in itertools.combinations(names, w)} == set(candidates.weights)
+
+
+def test_an_emphasised_column_weighs_more_in_cliques_of_several():
+    candidates = Candidates.of(domain(a=2, b=2, c=2), 2, {"b": 3.0})
+    assert candidates.weights[("a", "b")] == candidates.weights[("b", "c")] == 3.0
+    assert (candidates.weights[("a", "c")], candidates.weights[("b",)]) == (1.0, 0.5)
 
 
 @pytest.mark.parametrize("used", [0.1, 0.5, 1.0])

@@ -40,6 +40,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -170,12 +171,20 @@ class AIM(Settings):
 
     @one_thread_each()
     def measure(
-        self, rows: PrivateRows, encoder: Encoder, *, ledger: Ledger, key: Key, part: float = 1.0
+        self,
+        rows: PrivateRows,
+        encoder: Encoder,
+        *,
+        ledger: Ledger,
+        key: Key,
+        part: float = 1.0,
+        emphasis: Mapping[str, float] = MappingProxyType({}),
     ) -> "MeasuredModel":
         """The graphical model, and the marginals that it was made from.
 
         Args:
             part: Of the privacy filter, for all rounds.
+            emphasis: How much more the errors of marginals with a column count when one is chosen; 1 for others.
 
         Privacy:
             Rows are read by `marginals.choose` and `marginals.measure`, under one privacy filter.
@@ -190,7 +199,7 @@ class AIM(Settings):
             return MeasuredModel(state.model, bins, state.measured)
         coded = bin_rows(rows, encoder, bins, key=key.child("codes"))
         at_once = self.degree == 2 and sum(state.domain.sizes.values()) <= MOST_KEPT_BINS
-        rounds = _PairRounds(self, coded, state, ledger) if at_once else _Rounds(self, coded, state, ledger)
+        rounds = (_PairRounds if at_once else _Rounds)(self, coded, state, ledger, emphasis)
         share, left, number = 1 / (self.rounds_per_column * columns), 1.0, 0
         while left > 0:
             share = min(share, 1 / least)
@@ -279,14 +288,15 @@ class _State:
 class _Rounds:
     """Choices among marginals of any width, each worked out by itself; of very many candidates, among a sample."""
 
-    def __init__(self, method: AIM, coded: PrivateRows, state: _State, ledger: Ledger):
+    def __init__(self, method: AIM, coded: PrivateRows, state: _State, ledger: Ledger, emphasis: Mapping[str, float]):
         self._method, self._coded, self._state, self._ledger = method, coded, state, ledger
+        self._emphasis = emphasis
         self._choice, self._sigma, self._softened = FilterShare(ROUNDS, 1.0), 0.0, dict[str, Floats]()
         self._allowed: list[Clique] = []
 
     @functools.cached_property
     def _candidates(self) -> "Candidates":
-        return Candidates.of(self._state.domain, self._method.degree)
+        return Candidates.of(self._state.domain, self._method.degree, self._emphasis)
 
     def begin(self, share: float, *, used: float, key: Key) -> None:
         """Takes the model as it is now; the choices that follow have this share of the budget each."""
@@ -333,13 +343,14 @@ class _Rounds:
 class _PairRounds(_Rounds):
     """Choices among all pairs and single columns at once."""
 
-    def __init__(self, method: AIM, coded: PrivateRows, state: _State, ledger: Ledger):
-        super().__init__(method, coded, state, ledger)
+    def __init__(self, method: AIM, coded: PrivateRows, state: _State, ledger: Ledger, emphasis: Mapping[str, float]):
+        super().__init__(method, coded, state, ledger, emphasis)
         names = state.domain.names
         self._selection = PairSelection(coded, names, state.domain.shape(names))
         self._starts = starts_of(state.domain)
-        self._factors = np.ones((len(names), len(names)))
-        np.fill_diagonal(self._factors, 0.5)  # |r| over the widest, as in `Candidates`
+        more = np.array([emphasis.get(name, 1.0) for name in names])
+        self._factors = np.maximum(more[:, None], more)
+        np.fill_diagonal(self._factors, 0.5)  # as in `Candidates`
         self._open: OpenPairs | None = None
         self._pairs, self._singles = np.zeros((0, 0)), np.zeros(0)
 

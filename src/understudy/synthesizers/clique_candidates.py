@@ -5,7 +5,8 @@ The one rule: no row comes here. Which marginals are allowed follows from what w
 
 import dataclasses
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -22,18 +23,28 @@ class Candidates:
 
     Attributes:
         domain: The columns.
-        weights: Of each clique r, Σ |r ∩ s| over the workload's s, over the largest: how much of it r bears on.
+        weights: Of each clique r, Σ |r ∩ s| over the workload's s, over the largest: how much of it r bears on; and
+            more for columns that are emphasised.
     """
 
     domain: Domain
     weights: dict[Clique, float]
 
     @classmethod
-    def of(cls, domain: Domain, degree: int) -> "Candidates":
-        """Cliques of up to `degree` columns. Each column is in equally many of the workload, so |r| is the weight."""
+    def of(cls, domain: Domain, degree: int, emphasis: Mapping[str, float] = MappingProxyType({})) -> "Candidates":
+        """Cliques of up to `degree` columns. Each column is in equally many of the workload, so |r| is the weight.
+
+        Args:
+            emphasis: How much more cliques of several columns weigh that have a column; 1 for others.
+        """
         widest = min(degree, len(domain.names))
         cliques = [clique for width in range(1, widest + 1) for clique in itertools.combinations(domain.names, width)]
-        return cls(domain, {clique: len(clique) / widest for clique in cliques})
+
+        def weight(clique: Clique) -> float:
+            more = max(emphasis.get(name, 1.0) for name in clique) if len(clique) > 1 else 1.0
+            return more * len(clique) / widest
+
+        return cls(domain, {clique: weight(clique) for clique in cliques})
 
     def allowed(self, measured: list[Measured], max_mb: float, used: float, draw: np.random.Generator) -> list[Clique]:
         """The cliques with which the model stays small enough; if there are very many, those of a random sample.

@@ -302,7 +302,9 @@ def _start(request: FitRequest) -> _Started:
     units = request.rows.max_rows_per_unit
     part = moments_part(encoder, order, FilterShare(ROUNDS, 1.0), ledger=ledger, rows_per_unit=units)
     moments = measure_moments(request.rows, encoder, order, FilterShare(ROUNDS, part), ledger=ledger, key=key)
-    measured = AIM().measure(request.rows, encoder, ledger=ledger, key=key.child("graph"), part=1.0 - part)
+    target, graph = encoder.schema.target, key.child("graph")
+    emphasis = {} if target is None else {target: max(settings.emphasis, 1.0)}
+    measured = AIM().measure(request.rows, encoder, ledger=ledger, key=graph, part=1.0 - part, emphasis=emphasis)
     ledger.phase("draw rows of the graphical model, and weigh them by what was measured")
     pool = _first_pool(measured, moments, variables, encoder, settings.pool_rows, key.child("first pool"))
     codes = pool.codes(measured.bins)

@@ -24,7 +24,7 @@ Departures from the paper:
 - The training starts from a distilled graphical model, not from random weights.
 - Clipped slopes are contrasted with those of drawn rows. Without that, steps take away what the start knows of rare
   values (docs/design-notes.md).
-- The likelihood of the schema's target counts more than that of other columns (`emphasis`).
+- The likelihood of the schema's target, and its pairs, count more than those of other columns (`emphasis`).
 - A column reads at most `most_parents` earlier ones, chosen from the graphical model; the penalty prunes from there.
 - The penalty is applied by proximal steps in Adam's metric, which give exact zeros.
 - Columns are standard normal scores and categories from a private encoding, where the paper standardises with exact

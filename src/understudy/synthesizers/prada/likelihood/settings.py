@@ -26,7 +26,8 @@ class LikelihoodSettings(Settings):
         most_parents: The most earlier columns that a column may read; those it shares most information with.
         penalty: λ of the group lasso, in units of the length of a group's step under noise alone, where that noise is
             as large as the sampling error of the rows (`schedule.penalties`); 0 for none.
-        emphasis: How much more the likelihood of the schema's target counts than that of another column.
+        emphasis: How much more the likelihood of the schema's target counts than that of another column, and, if it is
+            more than 1, the errors of pairs with the target when pairs are chosen to be counted.
         threshold: Of the nats that a column takes from earlier ones, the share that its weakest inputs may hold between
             them and be no parents (`parents.prune_parents`); 0 to call every input a parent.
         cut: Whether columns lose the inputs that are no parents. Else they go on reading them, for the little that they
