@@ -174,3 +174,15 @@ def test_a_correction_without_tables_or_products_is_written_down_and_read():
     again = Correction.from_arrays(NAMES, plain.arrays())
     assert again is not None and again.tables == () and not again.matrix.size
     np.testing.assert_array_equal(again.scores(drawn()[1]), np.zeros(POOL))
+
+
+def test_tables_of_the_same_columns_are_looked_up_as_one():
+    """Counts may be measured twice, and a table of one column counts in that of a pair: the scores are the same."""
+    found, levels = corrected(), drawn()[0].sample(500, key=Key.new(13))
+    halves = dataclasses.replace(
+        found,
+        cliques=(*found.cliques, *found.cliques),
+        tables=tuple(each / 2 for each in (*found.tables, *found.tables)),
+    )
+    assert len(halves._by_cell.pairs) == len({tuple(each) for each in found.cliques if len(each) == 2})
+    np.testing.assert_allclose(halves.scores(levels), found.scores(levels), atol=1e-5)
