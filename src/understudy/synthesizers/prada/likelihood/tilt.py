@@ -54,8 +54,12 @@ LARGEST_WEIGHT = 20.0
 """No row weighs more than this many times the mean: beyond it a few rows would stand for many."""
 LEAST_EFFECTIVE = 0.25
 """The weights are worth at least this part of the rows, Σw² <= (Σw)² / (this part · rows): else all are softened."""
-BLOCKS = 4
-"""Rows of a pool are added up in so many blocks, on all cores; always as many, so that sums are always the same."""
+BLOCK_CELLS = 2**18
+"""Rows of a pool are looked at in blocks that have about so many numbers in each term and stay in the cache, ..."""
+MOST_BLOCK, LEAST_BLOCK = 2**13, 2**9
+"""... but between so many rows."""
+TRIANGLE = 64
+"""A product with a triangular matrix is made of so many of its rows at a time, without what is zero before them."""
 BISECTIONS = 20
 """The power that softens weights is found by so many bisections."""
 CLEARLY = 2.0
@@ -87,6 +91,11 @@ class CountTerm:
     def size(self) -> int:
         return len(self.targets)
 
+    @property
+    def width(self) -> int:
+        """Numbers for each row."""
+        return max(self.places.shape[1], 1)
+
     @functools.cached_property
     def cells(self) -> "sparse.csr_array":
         """1 where a row is in a cell: (rows, cells)."""
@@ -94,7 +103,7 @@ class CountTerm:
 
         rows, width = self.places.shape
         starts = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
-        return sparse.csr_array((np.ones(rows * width), self.places.ravel(), starts), shape=(rows, self.size))
+        return sparse.csr_array((_ones(rows * width), self.places.ravel(), starts), shape=(rows, self.size))
 
     def part(self, rows: slice) -> "CountTerm":
         """The same term, of some rows of the pool."""
@@ -129,18 +138,26 @@ class MomentTerm:
     def size(self) -> int:
         return len(self.targets)
 
+    @property
+    def width(self) -> int:
+        """Numbers for each row."""
+        return max(len(self.rows), 1)
+
     def part(self, rows: slice) -> "MomentTerm":
         """The same term, of some rows of the pool."""
-        return dataclasses.replace(self, rows=self.rows[:, rows])
+        return dataclasses.replace(self, rows=np.ascontiguousarray(self.rows[:, rows]))
 
     def scores(self, theta: Floats) -> Floats:
-        matrix = np.zeros((len(self.rows), len(self.rows)), np.float32)
-        matrix[self.pairs] = theta
-        return np.einsum("fr,fr->r", self.rows, matrix @ self.rows).astype(np.float64)
+        matrix, product = np.zeros((len(self.rows), len(self.rows)), np.float32), np.empty_like(self.rows)
+        matrix[np.minimum(*self.pairs), np.maximum(*self.pairs)] = theta
+        for i in range(0, len(matrix), TRIANGLE):
+            np.matmul(matrix[i : i + TRIANGLE, i:], self.rows[i:], out=product[i : i + TRIANGLE])
+        return np.einsum("fr,fr->r", self.rows, product).astype(np.float64)
 
     def sums(self, weights: Floats) -> Floats:
         light = np.where(weights > LIGHTEST * weights.max(), weights, 0.0).astype(np.float32)  # no slow denormals
-        return ((self.rows * light) @ self.rows.T)[self.pairs].astype(np.float64)
+        rows = self.rows * np.sqrt(light)
+        return (rows @ rows.T)[self.pairs].astype(np.float64)  # of a matrix with itself, which takes half the time
 
     def gaps(self, weights: Floats) -> Floats:
         return self.sums(weights) - self.targets
@@ -150,6 +167,14 @@ class MomentTerm:
 
 
 Term = CountTerm | MomentTerm
+
+
+@functools.lru_cache(maxsize=4)
+def _ones(count: int) -> Floats:
+    """So many ones, which all blocks share, so that they stay in the cache."""
+    found = np.ones(count)
+    found.setflags(write=False)
+    return found
 
 
 def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: float) -> CountTerm:
@@ -163,7 +188,7 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
     """
     cliques, places, shares, penalty, variances, size = [], [], [], [], [], 0
     pool = len(next(iter(codes.values())))
-    for each in measured:
+    for each in merged(measured):
         code = np.ravel_multi_index([codes[name] for name in each.clique], each.counts.shape)
         share, noise = each.counts.ravel() / rows, each.sigma / rows
         made = np.bincount(code, minlength=len(share)) / pool
@@ -172,7 +197,7 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
             excess = max(excess, EXCESS_OF_SINGLE)
         if excess > LEAST_EXCESS:
             cliques.append(each.clique)
-            places.append(code + size)
+            places.append((code + size).astype(np.int32))
             shares.append(share)
             penalty.append((noise**2 + made / pool) / excess)
             variances.append(made)
@@ -180,11 +205,36 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
     return CountTerm(
         cliques=tuple(cliques),
         sizes=tuple(map(len, shares)),
-        places=np.stack(places, axis=1, dtype=np.int32, casting="unsafe") if places else np.zeros((pool, 0), np.int32),
+        places=_by_row(places, pool),
         targets=np.concatenate([np.zeros(0), *shares]),
         penalty=np.concatenate([np.zeros(0), *penalty]),
         variances=np.concatenate([np.zeros(0), *variances]),
     )
+
+
+def _by_row(places: Sequence[NDArray[np.int32]], rows: int) -> NDArray[np.int32]:
+    """Cells side by side, (rows, marginals): some rows at a time, which stay in the cache while they are turned."""
+    found = np.empty((rows, len(places)), np.int32)
+    for i in range(0, rows, MOST_BLOCK):
+        for j, each in enumerate(places):
+            found[i : i + MOST_BLOCK, j] = each[i : i + MOST_BLOCK]
+    return found
+
+
+def merged(measured: Sequence[Measured]) -> list[Measured]:
+    """One marginal for all that were measured of the same columns: their mean, weighted by one over the variance.
+
+    For normal noise it says all that they say together.
+    """
+    found: dict[tuple[str, ...], Measured] = {}
+    for each in measured:
+        if (so_far := found.get(each.clique)) is not None:
+            one, other = so_far.sigma**2, each.sigma**2
+            part = 0.5 if one + other == 0.0 else other / (one + other)
+            counts = part * so_far.counts + (1.0 - part) * each.counts
+            each = Measured(each.clique, counts, math.sqrt(part**2 * one + (1.0 - part) ** 2 * other))
+        found[each.clique] = each
+    return list(found.values())
 
 
 def moment_term(levels: Levels, moments: NoisyMoments) -> MomentTerm:
@@ -302,31 +352,37 @@ def solve(terms: Sequence[Term], rows: int) -> list[Floats]:
 
 
 class _Objective:
-    """What θ minimises, and its slope, with θ in some unit. Rows are added up in blocks."""
+    """What θ minimises, and its slope, with θ in some unit.
+
+    Rows are added up in blocks, on all cores; always in the same ones, so that sums are always the same. The weights of
+    a block are in units of its largest until all are known.
+    """
 
     def __init__(self, terms: Sequence[Term], rows: int, unit: Floats):
         self.terms, self.rows, self.unit = terms, rows, unit
         self.ends = np.cumsum([term.size for term in terms])[:-1]
-        self.places = [slice(i * rows // BLOCKS, (i + 1) * rows // BLOCKS) for i in range(min(BLOCKS, rows))]
-        self.blocks = [[term.part(place) for term in terms] for place in self.places]
+        length = min(max(BLOCK_CELLS // max(term.width for term in terms), LEAST_BLOCK), MOST_BLOCK)
+        places = [slice(i, min(i + length, rows)) for i in range(0, rows, length)]
+        self.blocks = [[term.part(place) for term in terms] for place in places]
 
     def __call__(self, theta: Floats) -> tuple[float, Floats]:
         parts = np.split(theta * self.unit, self.ends)
-        scores = np.concatenate(in_threads(lambda block: _scores(block, parts), self.blocks, length=self.rows))
-        largest = scores.max()
-        weights = np.exp(scores - largest)
-        total = weights.sum()
-        weights /= total
 
-        def sums(i: int) -> Floats:
-            return np.concatenate([term.sums(weights[self.places[i]]) for term in self.blocks[i]])
+        def sums(block: Sequence[Term]) -> tuple[float, Floats]:
+            """The largest score of a block, and weights and terms summed over its rows, in units of its weight."""
+            scores = _scores(block, parts)
+            largest = float(scores.max())
+            weights = np.exp(scores - largest)
+            return largest, np.concatenate([[weights.sum()], *(term.sums(weights) for term in block)])
 
+        found = in_threads(sums, self.blocks, length=self.rows)
+        largest = max(each for each, _ in found)
+        total, *slopes = np.sum([math.exp(each - largest) * own for each, own in found], axis=0)
         value = largest + math.log(total / self.rows)
-        slopes = np.sum(in_threads(sums, range(len(self.blocks)), length=self.rows), axis=0)
         for term, part in zip(self.terms, parts, strict=True):
             value += 0.5 * float(np.sum(term.penalty * part**2)) - term.dot(part)
         wanted = [term.targets - term.penalty * part for term, part in zip(self.terms, parts, strict=True)]
-        return value, (slopes - np.concatenate(wanted)) * self.unit
+        return value, (np.array(slopes) / total - np.concatenate(wanted)) * self.unit
 
 
 def _softened(log_weights: Floats) -> Floats:
