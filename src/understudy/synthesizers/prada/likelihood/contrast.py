@@ -75,7 +75,7 @@ def drawn(
     weights: Weights, fixed: Fixed, made: Layers, shape: Shape, draw: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Own scores and states that the densities draw of what their layers made: (columns, rows) each."""
-    d, n, k = shape.columns, len(made.features), shape.components * shape.number
+    d, n, k = shape.columns, made.hidden.shape[2], shape.components * shape.number
     own, state = np.zeros((d, n), np.float32), np.zeros((d, n), np.float32)
     if shape.states:
         sums = made.linear[:, int(shape.number) :] + made.second[:, 3 * k :]
