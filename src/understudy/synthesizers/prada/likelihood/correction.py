@@ -5,8 +5,9 @@ were measured (tilt.py). Rows are drawn from q and kept with probability a(x) = 
 
     p(x) = q(x) a(x) / Z,    Z = E_q a(x).
 
-The limit is the largest at which a third of the rows are kept: what would weigh more than three times the mean weighs
-as much as that. A network learns a tilt but roughly, from rows that were drawn; here all of it is used.
+The limit is the smallest that takes no more than a fiftieth of all weight from the rows that weigh most, but keeps at
+least a third of the rows: at most, what would weigh more than three times the mean weighs as much as that. A network
+learns a tilt but roughly, from rows that were drawn; here all of it is used.
 
 The one rule: no private row comes here. The model is public, and so are counts and moments with their noise.
 
