@@ -348,7 +348,7 @@ def _by_logits(weights: Weights, fixed: Fixed, sums: Floats, state: Floats, shap
     """The derivatives by the logits of states: (columns, states, rows)."""
     found = _softmax(logits_of(weights, fixed, sums, shape))
     np.negative(found, out=found)
-    chosen = np.clip(np.nan_to_num(state), 0, shape.states - 1).astype(np.int64)
+    chosen = np.fmin(np.fmax(state, 0), shape.states - 1).astype(np.int64)  # what is no number counts as the first
     found[np.arange(len(state))[:, None], chosen, np.arange(state.shape[1])[None, :]] += 1.0
     return found
 
