@@ -109,14 +109,23 @@ def test_a_count_that_the_pool_has_already_is_left_out():
     np.testing.assert_array_equal(tilt([term], pool.count), np.ones(pool.count))
 
 
-@pytest.mark.parametrize(("sigmas", "expected"), [((3.0, 4.0), 2.4), ((2.0, 2.0), 2.0 / np.sqrt(2)), ((0.0, 0.0), 0.0)])
-def test_counts_that_were_measured_twice_are_one_with_less_noise(sigmas, expected):
-    exact, draw = np.arange(6.0).reshape(2, 3), np.random.default_rng(0)
-    twice = [Measured(("a", "b"), exact + sigma * draw.standard_normal((4000, 2, 3)), sigma) for sigma in sigmas]
-    [found, other] = tilts.merged([*twice, Measured(("a",), np.zeros(2), 1.0)])
-    assert found.clique == ("a", "b") and other.clique == ("a",)
-    assert found.sigma == pytest.approx(expected)
-    assert (found.counts - exact).std() == pytest.approx(expected, rel=0.03)
+def test_a_marginal_that_was_measured_twice_is_counted_once_with_the_weights_of_both(monkeypatch):
+    monkeypatch.setattr(tilts, "TOLERANCE", 1e-14)
+    monkeypatch.setattr(tilts, "ITERATIONS", 300)
+    pool = pool_of()
+    codes, weights = pool.codes(BINS), leaning(pool)
+    twice = [measured_pair(codes, weights, sigma, seed=seed) for seed, sigma in enumerate((20.0, 60.0))]
+    once, *each = (count_term(some, codes, weights.sum()) for some in (twice, twice[:1], twice[1:]))
+    assert once.cliques == (("age", "member"),) and once.places.shape == (pool.count, 1)
+    both = CountTerm(
+        cliques=2 * once.cliques,
+        sizes=2 * once.sizes,
+        places=np.concatenate([each[0].places, each[1].places + each[0].size], axis=1),
+        targets=np.concatenate([term.targets for term in each]),
+        penalty=np.concatenate([term.penalty for term in each]),
+        variances=np.concatenate([term.variances for term in each]),
+    )
+    np.testing.assert_allclose(tilt([once], pool.count), tilt([both], pool.count), rtol=1e-3)
 
 
 @pytest.mark.parametrize("rows", [1, 700, 20_001])

@@ -23,7 +23,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,35 +180,38 @@ def _ones(count: int) -> Floats:
 def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: float) -> CountTerm:
     """The term of measured marginals; those of several columns that the pool has within the noise are left out.
 
-    Single columns stay in, so that what is right already is not lost to the others.
+    Single columns stay in, so that what is right already is not lost to the others. A marginal that was measured more
+    than once is counted once, with the same weights of the rows.
 
     Args:
         codes: The bin of every row of the pool, by column.
         rows: How many rows the table has.
     """
-    cliques, places, shares, penalty, variances, size = [], [], [], [], [], 0
-    pool = len(next(iter(codes.values())))
-    for each in merged(measured):
+    found: dict[tuple[str, ...], _Counted] = {}
+    pool, size = len(next(iter(codes.values()))), 0
+    for each in measured:
         code = np.ravel_multi_index([codes[name] for name in each.clique], each.counts.shape)
         share, noise = each.counts.ravel() / rows, each.sigma / rows
         made = np.bincount(code, minlength=len(share)) / pool
         excess = float(np.sum((share - made) ** 2)) - len(share) * noise**2 - 1.0 / pool
         if len(each.clique) == 1:
             excess = max(excess, EXCESS_OF_SINGLE)
-        if excess > LEAST_EXCESS:
-            cliques.append(each.clique)
-            places.append((code + size).astype(np.int32))
-            shares.append(share)
-            penalty.append((noise**2 + made / pool) / excess)
-            variances.append(made)
+        if excess <= LEAST_EXCESS:
+            continue
+        penalty = (noise**2 + made / pool) / excess
+        if each.clique in found:
+            found[each.clique] = found[each.clique].with_another(share, penalty)
+        else:
+            found[each.clique] = _Counted((code + size).astype(np.int32), share, penalty, made)
             size += len(share)
+    parts, nothing = list(found.values()), np.zeros(0)
     return CountTerm(
-        cliques=tuple(cliques),
-        sizes=tuple(map(len, shares)),
-        places=_by_row(places, pool),
-        targets=np.concatenate([np.zeros(0), *shares]),
-        penalty=np.concatenate([np.zeros(0), *penalty]),
-        variances=np.concatenate([np.zeros(0), *variances]),
+        cliques=tuple(found),
+        sizes=tuple(len(each.targets) for each in parts),
+        places=_by_row([each.places for each in parts], pool),
+        targets=np.concatenate([nothing, *(each.targets for each in parts)]),
+        penalty=np.concatenate([nothing, *(each.penalty for each in parts)]),
+        variances=np.concatenate([nothing, *(each.variances for each in parts)]),
     )
 
 
@@ -221,20 +224,23 @@ def _by_row(places: Sequence[NDArray[np.int32]], rows: int) -> NDArray[np.int32]
     return found
 
 
-def merged(measured: Sequence[Measured]) -> list[Measured]:
-    """One marginal for all that were measured of the same columns: their mean, weighted by one over the variance.
+class _Counted(NamedTuple):
+    """A marginal as the term counts it: the cell of every row, and targets, λ and variances of the cells."""
 
-    For normal noise it says all that they say together.
-    """
-    found: dict[tuple[str, ...], Measured] = {}
-    for each in measured:
-        if (so_far := found.get(each.clique)) is not None:
-            one, other = so_far.sigma**2, each.sigma**2
-            part = 0.5 if one + other == 0.0 else other / (one + other)
-            counts = part * so_far.counts + (1.0 - part) * each.counts
-            each = Measured(each.clique, counts, math.sqrt(part**2 * one + (1.0 - part) ** 2 * other))
-        found[each.clique] = each
-    return list(found.values())
+    places: NDArray[np.int32]
+    targets: Floats
+    penalty: Floats
+    variances: Floats
+
+    def with_another(self, targets: Floats, penalty: Floats) -> "_Counted":
+        """The same marginal, measured once more: one θ in place of the sum of two.
+
+        With θ₁ + θ₂ = θ, the least of Σ ½ λ_i θ_i² - θ_i t_i is ½ λ θ² - θ t and what does not depend on θ, where
+        λ = λ₁ λ₂ / (λ₁ + λ₂) and t = (λ₂ t₁ + λ₁ t₂) / (λ₁ + λ₂).
+        """
+        total = np.maximum(self.penalty + penalty, 1e-300)
+        joint = (penalty * self.targets + self.penalty * targets) / total
+        return self._replace(targets=joint, penalty=self.penalty * penalty / total)
 
 
 def moment_term(levels: Levels, moments: NoisyMoments) -> MomentTerm:
