@@ -28,6 +28,7 @@ from typing import Any
 
 from understudy import encoding
 from understudy.core.files import sha256
+from understudy.core.memory import keep_freed_memory
 from understudy.core.randomness import Key
 from understudy.core.red_flag import RedFlag
 from understudy.core.text import count
@@ -322,6 +323,7 @@ def lock_table(
     Raises:
         TableError: The table's structure does not fit the schema.
     """
+    keep_freed_memory()
     if (parts := stream(table, schema, memory=memory, always=engine is not None)) is not None:
         return [_lock_parts(parts, schema, each, engine, memory / len(fits)) for each in fits], parts.kind
     exact = read(table, schema)

@@ -24,11 +24,19 @@ from small_densities import (
     weights_of,
 )
 from understudy.core.randomness import Key
+from understudy.privacy import densities
 from understudy.privacy.densities import Shape, Weights, fixed_of
 from understudy.privacy.density_training import clipped_sums, row_slopes
 from understudy.privacy.lattice_noise import LatticeNoise
 from understudy.privacy.rows import lock
 from understudy.privacy.summation import SUMMATION, UNIT
+
+
+@pytest.fixture(autouse=True, params=[0.0, 9.0], ids=["all features", "gathered"])
+def reading(request, monkeypatch):
+    """Every test is run twice: columns are given all features, or those that they read."""
+    monkeypatch.setattr(densities, "FEW_READ", request.param)
+
 
 EXTREMES = [0.0, -0.0, 1e-45, -1e-38, 1e-25, 1e-18, 1e-6, 1.0, -30.0, 1e3, 2.0**21.9, -(2.0**22), 1e10, 1e18, -1e18]
 """What a feature may be once `batches.pad_rows` has read it: any float32 up to 1e18."""

@@ -11,7 +11,8 @@ from understudy.core.randomness import Key
 from understudy.encoding.bins import make_bins
 from understudy.graphical.marginals import Measured
 from understudy.privacy.normal_scores import normal_score
-from understudy.synthesizers.prada.likelihood.correcting import LEAST_KEPT, correction_of
+from understudy.synthesizers.prada.likelihood import correcting
+from understudy.synthesizers.prada.likelihood.correcting import LEAST_KEPT, MOST_CUT, correction_of
 from understudy.synthesizers.prada.likelihood.correction import Correction
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
 from understudy.synthesizers.prada.likelihood.moments import MomentFeatures, NoisyMoments
@@ -113,7 +114,7 @@ def test_a_third_of_the_rows_is_kept_at_least_and_the_density_of_what_is_kept_su
     levels = made.sample(2 * POOL, key=Key.new(11))
     shares = np.exp(found.log_kept(levels))
     assert shares.max() <= 1.0
-    assert LEAST_KEPT - 1e-6 < found.kept < 0.5
+    assert LEAST_KEPT - 1e-6 < found.kept < 0.9
     assert shares.mean() == pytest.approx(found.kept, abs=0.02)
     assert np.exp(found.log_density(levels)).mean() == pytest.approx(1.0, abs=0.05)  # E_q p / q
     kept = found.keeps(levels, np.random.default_rng(0))
@@ -174,3 +175,32 @@ def test_a_correction_without_tables_or_products_is_written_down_and_read():
     again = Correction.from_arrays(NAMES, plain.arrays())
     assert again is not None and again.tables == () and not again.matrix.size
     np.testing.assert_array_equal(again.scores(drawn()[1]), np.zeros(POOL))
+
+
+def test_tables_of_the_same_columns_are_looked_up_as_one():
+    """Counts may be measured twice, and a table of one column counts in that of a pair: the scores are the same."""
+    found, levels = corrected(), drawn()[0].sample(500, key=Key.new(13))
+    halves = dataclasses.replace(
+        found,
+        cliques=(*found.cliques, *found.cliques),
+        tables=tuple(each / 2 for each in (*found.tables, *found.tables)),
+    )
+    assert len(halves._by_cell.pairs) == len({tuple(each) for each in found.cliques if len(each) == 2})
+    np.testing.assert_allclose(halves.scores(levels), found.scores(levels), atol=1e-5)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1, 0.5, 0.8, 3.0, 50.0])
+@pytest.mark.parametrize("rows", [1, 2, 50, 5001])
+def test_the_limit_cuts_little_weight_and_keeps_enough_rows(spread, rows):
+    scores = 7.0 + spread * np.random.default_rng(0).standard_normal(rows)
+    limit = correcting._limit(scores)
+
+    def kept_and_cut(at):
+        return np.minimum(np.exp(scores - at), 1.0).mean(), 1.0 - np.exp(
+            np.logaddexp.reduce(np.minimum(scores, at)) - np.logaddexp.reduce(scores)
+        )
+
+    kept, cut = kept_and_cut(limit)
+    assert kept >= LEAST_KEPT - 1e-9
+    assert cut <= MOST_CUT + 1e-9 or kept == pytest.approx(LEAST_KEPT, abs=1e-6)
+    assert kept_and_cut(limit - 1e-3)[1] > MOST_CUT or kept == pytest.approx(LEAST_KEPT, abs=1e-6)  # and is no larger

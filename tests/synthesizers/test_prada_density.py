@@ -129,10 +129,18 @@ def test_many_columns_are_split_evenly_into_parts(count, sizes):
 
 def test_columns_that_read_much_between_them_are_in_parts_of_their_own():
     own = columns(read=reading(FOUR))[0]
-    many = [own._replace(sources=np.arange(40 * j, 40 * j + 40, dtype=np.int32)) for j in range(4)]
+    many = [own._replace(sources=np.arange(10 * j, 10 * j + 80, dtype=np.int32)) for j in range(4)]
     found = parts_of([*many, many[-1]], [FOUR[0]] * 5, components=COMPONENTS)
     assert [part.members for part in found] == [(0, 1), (2, 3, 4)]
     assert max(len(part.features) for part in found) <= MOST_FEATURES
+
+
+def test_columns_that_each_read_few_inputs_are_in_one_part_however_many_they_read_between_them():
+    own = columns(read=reading(FOUR))[0]
+    many = [own._replace(sources=np.arange(12 * j, 12 * j + 12, dtype=np.int32)) for j in range(20)]
+    found = parts_of(many, [FOUR[0]] * 20, components=COMPONENTS)
+    assert [len(part.members) for part in found] == [10, 10]
+    assert all(part.shape.gathered and len(part.features) == 120 for part in found)
 
 
 def test_a_column_sees_its_sources_alone():

@@ -9,9 +9,19 @@ from scipy import stats
 
 from prada_densities import ENCODER, FOUR, VARIABLES, columns, densities, every_pair, reading, rows, some_pairs
 from understudy.core.randomness import Key
-from understudy.synthesizers.prada.likelihood.drawing import CELLS, CHUNK, KNOTS, NormalMap, quantiles, share_constants
+from understudy.synthesizers.prada.likelihood.drawing import (
+    CELLS,
+    CHUNK_CELLS,
+    KNOTS,
+    LEAST_CHUNK,
+    MOST_CHUNK,
+    NormalMap,
+    quantiles,
+    share_constants,
+)
 from understudy.synthesizers.prada.likelihood.fitted import FittedDensity
 from understudy.synthesizers.prada.likelihood.pool import Pool, PublicRows
+from understudy.synthesizers.prada.likelihood.reading import Reading
 
 
 @functools.cache
@@ -23,7 +33,7 @@ def calibrated(some=False):
 
 @pytest.mark.parametrize("some", [False, True], ids=["all earlier", "some"])
 def test_drawn_columns_have_the_distributions_that_were_measured(some):
-    levels = calibrated(some)[0].sample(2 * CHUNK, key=Key.new(1))
+    levels = calibrated(some)[0].sample(8192, key=Key.new(1))
     for v in VARIABLES:
         level, known = levels[v.name], ENCODER.columns[v.name]
         assert np.isnan(level).mean() == pytest.approx(known.missing, abs=0.015), v.name
@@ -70,10 +80,10 @@ def test_calibration_changes_constants_and_knots_alone():
 
 def test_fewer_rows_are_the_first_of_more_and_none_are_none():
     made = calibrated()[0]
-    few, more = made.sample(10, key=Key.new(0)), made.sample(CHUNK + 5, key=Key.new(0))
+    few, more = made.sample(10, key=Key.new(0)), made.sample(made.chunk + 5, key=Key.new(0))
     for name, level in few.items():
         np.testing.assert_array_equal(level, more[name][:10])
-        assert len(more[name]) == CHUNK + 5
+        assert len(more[name]) == made.chunk + 5
     assert all(len(level) == 0 for level in made.sample(0, key=Key.new(0)).values())
 
 
@@ -167,3 +177,17 @@ def test_parents_and_strengths_are_named():
     found = fitted()
     assert found.parents(ENCODER.schema)["c"] == ["a", "b"] and found.parents(ENCODER.schema)["a"] == []
     assert found.strengths()["c"] == {"a": 1.0, "b": 1.0}
+
+
+@pytest.mark.parametrize(("columns", "states"), [(3, 0), (3, 800), (3, 10**7), (9000, 0)])
+def test_chunks_are_smaller_where_rows_are_wider(columns, states):
+    """A chunk takes memory for the inputs of its rows, and for the states of one column at a time."""
+    number = VARIABLES[0]
+    shares = np.full(states, 1.0 / states) if states else np.zeros(0)
+    variables = (*[number] * (columns - 1), dataclasses.replace(number, number=not states, shares=shares))
+    tables = tuple(np.zeros((v.states, 0), np.float32) for v in variables)
+    made = dataclasses.replace(densities(), reading=Reading(variables, tables))
+    most = max(columns, states)
+    assert LEAST_CHUNK <= made.chunk <= MOST_CHUNK
+    assert made.chunk == LEAST_CHUNK or made.chunk * most <= CHUNK_CELLS
+    assert made.chunk == MOST_CHUNK or 2 * made.chunk * most > CHUNK_CELLS

@@ -109,6 +109,51 @@ def test_a_count_that_the_pool_has_already_is_left_out():
     np.testing.assert_array_equal(tilt([term], pool.count).weights, np.ones(pool.count))
 
 
+def test_a_marginal_that_was_measured_twice_is_counted_once_with_the_weights_of_both(monkeypatch):
+    monkeypatch.setattr(tilts, "TOLERANCE", 1e-14)
+    monkeypatch.setattr(tilts, "ITERATIONS", 300)
+    pool = pool_of()
+    codes, weights = pool.codes(BINS), leaning(pool)
+    twice = [measured_pair(codes, weights, sigma, seed=seed) for seed, sigma in enumerate((20.0, 60.0))]
+    once, *each = (count_term(some, codes, weights.sum()) for some in (twice, twice[:1], twice[1:]))
+    assert once.cliques == (("age", "member"),) and once.places.shape == (pool.count, 1)
+    both = CountTerm(
+        cliques=2 * once.cliques,
+        sizes=2 * once.sizes,
+        places=np.concatenate([each[0].places, each[1].places + each[0].size], axis=1),
+        targets=np.concatenate([term.targets for term in each]),
+        penalty=np.concatenate([term.penalty for term in each]),
+        variances=np.concatenate([term.variances for term in each]),
+    )
+    np.testing.assert_allclose(tilt([once], pool.count).weights, tilt([both], pool.count).weights, rtol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 700, 20_001])
+def test_the_objective_is_the_same_however_rows_are_cut_into_blocks(rows, monkeypatch):
+    terms, theta = hand_made_terms(rows), np.array([0.3, -0.4, 0.2, 0.5, -0.1, 0.2])
+    found = tilts._Objective(terms, rows, np.ones(6))(theta)
+    scores = np.sum([term.scores(part) for term, part in zip(terms, np.split(theta, 2), strict=True)], axis=0)
+    weights = np.exp(scores) / np.exp(scores).sum()
+    value = np.log(np.exp(scores).mean()) - sum(
+        term.dot(part) - 0.5 * np.sum(term.penalty * part**2)
+        for term, part in zip(terms, np.split(theta, 2), strict=True)
+    )
+    slopes = [term.gaps(weights) + term.penalty * part for term, part in zip(terms, np.split(theta, 2), strict=True)]
+    assert found[0] == pytest.approx(value, abs=1e-5)
+    np.testing.assert_allclose(found[1], np.concatenate(slopes), atol=1e-5)
+
+
+def test_products_do_not_depend_on_the_order_in_which_two_features_are_named():
+    draw = np.random.default_rng(5)
+    x, theta, weights = draw.standard_normal((150, 40)).astype(np.float32), draw.standard_normal(2), np.full(40, 1 / 40)
+    facts = {"used": np.arange(150), "rows": x, "targets": np.zeros(2), "penalty": np.ones(2), "variances": np.ones(2)}
+    pairs = np.array([3, 140]), np.array([100, 70])
+    expected = theta[0] * x[3] * x[100] + theta[1] * x[140] * x[70]
+    for term in (MomentTerm(pairs=each, **facts) for each in (pairs, pairs[::-1])):
+        np.testing.assert_allclose(term.scores(theta), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(term.sums(weights), [x[3] @ x[100] / 40, x[140] @ x[70] / 40], atol=1e-5)
+
+
 def test_a_single_column_stays_in_the_term_so_that_others_do_not_move_it():
     pool = pool_of()
     codes = pool.codes(BINS)

@@ -38,6 +38,9 @@ SCALES = (0.05, 3.0)
 MIDDLE, HALF = (math.log(SCALES[0]) + math.log(SCALES[1])) / 2, (math.log(SCALES[1]) - math.log(SCALES[0])) / 2
 # The logit of what is no state of a column.
 NEVER = -1e9
+# If columns read less than this part of all features, each is given those that it reads. Else all are given to all, and
+# multiplied with weights of zero where they are not read: one large product takes half the time of many small ones.
+FEW_READ = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +64,11 @@ class Shape:
     rank: int
     hidden: int
     components: int
+
+    @property
+    def gathered(self) -> bool:
+        """Whether every column is given the features that it reads, and not all."""
+        return are_gathered(self.inputs, self.features)
 
     @property
     def drawn(self) -> int:
@@ -90,6 +98,11 @@ class Shape:
         """Refuses clipping norms that are not one for each column."""
         if shape != (self.columns,):
             raise ValueError(f"clip_norm: expected one for each column, got {shape}.")
+
+
+def are_gathered(inputs: int, features: int) -> bool:
+    """Whether columns that read at most so many of so many features are each given those that they read."""
+    return inputs + 1 < FEW_READ * (features + 1)
 
 
 class Weights(NamedTuple):
@@ -155,9 +168,14 @@ class Fixed(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """What both layers are given and make of rows."""
+    """What both layers are given and make of rows.
 
-    features: Floats  # with a one at last: (rows, features + 1)
+    Attributes:
+        read: What the first layer is given, with a one at last: (rows, features + 1), or, if the inputs of columns are
+            gathered, (columns, inputs + 1, rows).
+    """
+
+    read: Floats
     hidden: Floats  # tanh h: (columns, hidden, rows)
     linear: Floats  # (columns, linear, rows)
     second: Floats  # (columns, outputs, rows)
@@ -166,7 +184,7 @@ class Layers(NamedTuple):
 class Derivatives(NamedTuple):
     """What both layers are given, and the derivatives of the log density of every row by what they make."""
 
-    features: Floats  # with a one at last: (rows, features + 1)
+    read: Floats  # as of `Layers`
     by_hidden: Floats  # by hidden pre-activations: (columns, hidden, rows)
     by_linear: Floats  # by linear outputs: (columns, linear, rows)
     hidden: Floats  # tanh h: (columns, hidden, rows)
@@ -201,16 +219,32 @@ def layers(weights: Weights, fixed: Fixed, features: Floats, shape: Shape) -> La
     Args:
         features: With a one at last: (rows, features + 1).
     """
-    d, n, h = shape.columns, len(features), shape.hidden
-    by_feature = np.zeros((d, h + shape.linear, shape.features + 2), np.float32)
-    by_feature[np.arange(d)[:, None], :, fixed.places] = weights.first
-    by_feature = by_feature[:, :, :-1]
-    hidden = np.ascontiguousarray(by_feature[:, :h]).reshape(d * h, -1) @ features.T
-    hidden = np.tanh(hidden, out=hidden).reshape(d, h, n)
-    linear = np.ascontiguousarray(by_feature[:, h:]).reshape(d * shape.linear, -1) @ features.T
+    h = shape.hidden
+    read, hidden, linear = (_of_gathered if shape.gathered else _of_all)(weights.first, fixed, features, shape)
+    np.tanh(hidden, out=hidden)
     second = weights.second[:, :h].transpose(0, 2, 1) @ hidden
     second += weights.second[:, h][:, :, None]
-    return Layers(features, hidden, linear.reshape(d, shape.linear, n), second)
+    return Layers(read, hidden, linear, second)
+
+
+def _of_all(first: Floats, fixed: Fixed, features: Floats, shape: Shape) -> tuple[Floats, Floats, Floats]:
+    """What the first layer is given, and makes: all features, with weights of zero where they are not read."""
+    d, n, h = shape.columns, len(features), shape.hidden
+    by_feature = np.zeros((d, h + shape.linear, shape.features + 2), np.float32)
+    by_feature[np.arange(d)[:, None], :, fixed.places] = first
+    by_feature = by_feature[:, :, :-1]
+    hidden = np.ascontiguousarray(by_feature[:, :h]).reshape(d * h, -1) @ features.T
+    linear = np.ascontiguousarray(by_feature[:, h:]).reshape(d * shape.linear, -1) @ features.T
+    return features, hidden.reshape(d, h, n), linear.reshape(d, shape.linear, n)
+
+
+def _of_gathered(first: Floats, fixed: Fixed, features: Floats, shape: Shape) -> tuple[Floats, Floats, Floats]:
+    """The same, of the features that each column reads; an input that reads none is zero."""
+    turned = np.zeros((shape.features + 2, len(features)), np.float32)
+    turned[:-1] = features.T
+    read = turned[fixed.places]
+    hidden, linear = (np.ascontiguousarray(each) for each in np.split(first, [shape.hidden], axis=2))
+    return read, hidden.transpose(0, 2, 1) @ read, linear.transpose(0, 2, 1) @ read
 
 
 def own_of(x: Floats, shape: Shape) -> tuple[Floats, Floats]:
@@ -239,8 +273,8 @@ def derivatives_at(
     Args:
         own, state: (columns, rows).
     """
-    features, hidden, linear, second = made
-    d, n, h = shape.columns, len(features), shape.hidden
+    read, hidden, linear, second = made
+    d, n, h = shape.columns, hidden.shape[2], shape.hidden
     by_linear, by_second = np.empty_like(linear), np.empty_like(second)
     split = 3 * shape.components * shape.number
     sums = by_logits = np.zeros((d, 0, n), np.float32)
@@ -258,7 +292,7 @@ def derivatives_at(
         by_linear[:, 0] = by_second[:, : shape.components].sum(axis=1)
     by_hidden = weights.second[:, :h] @ by_second
     by_hidden *= 1.0 - hidden * hidden
-    return Derivatives(features, by_hidden, by_linear, hidden, by_second, sums, by_logits)
+    return Derivatives(read, by_hidden, by_linear, hidden, by_second, sums, by_logits)
 
 
 def draw_own(
@@ -268,7 +302,7 @@ def draw_own(
 
     What is drawn for a row depends on what was made of it, on the weights and on its place among the rows.
     """
-    d, n, k = shape.columns, len(made.features), shape.components * shape.number
+    d, n, k = shape.columns, made.hidden.shape[2], shape.components * shape.number
     own, state = np.zeros((d, n), np.float32), np.zeros((d, n), np.float32)
     if shape.states:
         sums = made.linear[:, int(shape.number) :] + made.second[:, 3 * k :]
@@ -294,24 +328,45 @@ def slopes_of(made: Derivatives, fixed: Fixed, *, blocks: int = 1) -> Slopes:
     Args:
         blocks: Rows are added up in so many blocks, and the blocks then.
     """
-    (d, h, n), linear = made.hidden.shape, made.by_linear.shape[1]
+    n = made.hidden.shape[2]
     length = -(-n // blocks)
     totals: list[Floats] = []
     for rows in (slice(k, k + length) for k in range(0, n, length)):
-        x, by_second = made.features[rows], made.by_second[:, :, rows]
-        sums = (
-            made.by_hidden.reshape(d * h, n)[:, rows] @ x,
-            made.by_linear.reshape(d * linear, n)[:, rows] @ x,
+        by_second = made.by_second[:, :, rows]
+        sums = [
+            _first_sums(made.read, made.by_hidden[:, :, rows], rows),
+            _first_sums(made.read, made.by_linear[:, :, rows], rows),
             made.hidden[:, :, rows] @ by_second.transpose(0, 2, 1),
             by_second.sum(axis=2),
-        )
-        totals = [total + each for total, each in zip(totals, sums, strict=True)] if totals else list(sums)
+        ]
+        totals = [total + each for total, each in zip(totals, sums, strict=True)] if totals else sums
     by_hidden, by_linear, second, constants = totals
-    by_feature = np.zeros((d, h + linear, made.features.shape[1] + 1), by_hidden.dtype)
-    by_feature[:, :h, :-1] = by_hidden.reshape(d, h, -1)
-    by_feature[:, h:, :-1] = by_linear.reshape(d, linear, -1)
-    first = by_feature[np.arange(d)[:, None], :, fixed.places]
+    if made.read.ndim == 2:
+        first = _of_inputs(by_hidden, by_linear, fixed)
+    else:
+        first = np.concatenate([by_hidden, by_linear], axis=2)
     return Slopes(first, np.concatenate([second, constants[:, None, :]], axis=1))
+
+
+def _first_sums(read: Floats, by: Floats, rows: slice) -> Floats:
+    """The sums over some rows of products of what the first layer is given and of derivatives by what it makes.
+
+    Returns:
+        By feature, (columns, derivatives, features + 1), or by gathered input, (columns, inputs + 1, derivatives).
+    """
+    if read.ndim == 3:
+        return read[:, :, rows] @ by.transpose(0, 2, 1)
+    d, made, n = by.shape
+    return (by.reshape(d * made, n) @ read[rows]).reshape(d, made, -1)
+
+
+def _of_inputs(by_hidden: Floats, by_linear: Floats, fixed: Fixed) -> Floats:
+    """Sums by feature as sums by input: (columns, inputs + 1, hidden + linear). Those of unused inputs are zero."""
+    (d, h, features), linear = by_hidden.shape, by_linear.shape[1]
+    by_feature = np.zeros((d, h + linear, features + 1), by_hidden.dtype)
+    by_feature[:, :h, :-1] = by_hidden
+    by_feature[:, h:, :-1] = by_linear
+    return by_feature[np.arange(d)[:, None], :, fixed.places]
 
 
 def logits_of(weights: Weights, fixed: Fixed, sums: Floats, shape: Shape) -> Floats:
@@ -323,7 +378,7 @@ def _by_logits(weights: Weights, fixed: Fixed, sums: Floats, state: Floats, shap
     """The derivatives by the logits of states: (columns, states, rows)."""
     found = _softmax(logits_of(weights, fixed, sums, shape))
     np.negative(found, out=found)
-    chosen = np.clip(np.nan_to_num(state), 0, shape.states - 1).astype(np.int64)
+    chosen = np.fmin(np.fmax(state, 0), shape.states - 1).astype(np.int64)  # what is no number counts as the first
     found[np.arange(len(state))[:, None], chosen, np.arange(state.shape[1])[None, :]] += 1.0
     return found
 

@@ -128,7 +128,7 @@ def clipped_sums(made: Derivatives, fixed: Fixed, inside: NDArray[np.bool_], cli
     derivative by what it makes, so its squared norm is |a|² |δ|², and that by both layers their sum.
 
     Args:
-        made: Of the rows of a batch, whose features are finite (`pad_rows`). Its derivatives are changed.
+        made: Of the rows of a batch, whose inputs are finite (`pad_rows`). Its derivatives are changed.
         inside: (units, rows of a unit): which places hold a row.
         clip_norms: (columns,).
 
@@ -164,7 +164,7 @@ def _factors(made: Derivatives) -> tuple[Floats, Floats, Floats]:
 
 def _squared_norms(made: Derivatives, fixed: Fixed) -> tuple[Floats, NDArray[np.bool_]]:
     """The squared norm of the gradient of every row, and whether it can be counted: (columns, rows)."""
-    of_inputs = fixed.reads @ np.square(made.features).T
+    of_inputs = _squares(made.read) if made.read.ndim == 3 else fixed.reads @ np.square(made.read).T
     by_first, by_second = _squares(made.by_hidden) + _squares(made.by_linear), _squares(made.by_second)
     squares = of_inputs * by_first + (_squares(made.hidden) + np.float32(1.0)) * by_second
     small = np.maximum(np.maximum(of_inputs, by_first), by_second) < np.float32(LARGEST_SQUARE)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.memory import keep_freed_memory
 from understudy.core.randomness import Key
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.synthesizers.base import ConditionalSampler, DensityModel, Fitted, Interval
@@ -48,6 +49,7 @@ class Sampler:
         Raises:
             SamplingError: Rows that keep the rules are too rare.
         """
+        keep_freed_memory()
         weighted, held = self._conditions_by_importance(conditions), held_rules(schema)
         try:
             return rejection.keep(

@@ -25,8 +25,8 @@ NEARLY_ALL = 0.97
 """If the weights of rows are worth this part of even ones, there is no correction."""
 ROUNDS = 6
 """Columns get their shares back in this many rounds."""
-BISECTIONS = 40
-"""The limit is found by so many bisections."""
+MOST_CUT = 0.02
+"""The limit cuts at most this share of the weight of all rows, unless fewer than `LEAST_KEPT` of them would be kept."""
 
 
 def correction_of(
@@ -98,25 +98,35 @@ def _with_own_shares(
     shares = [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, sizes, strict=True)]
     tables = [np.zeros(len(share)) for share in shares]
     for _ in range(ROUNDS):
-        limit = _limit(scores)
+        weights, before = np.exp(scores - _limit(scores)), [table.copy() for table in tables]
         for code, share, table in zip(codes, shares, tables, strict=True):
-            kept = np.exp(np.minimum(scores - limit, 0.0))
+            kept = np.minimum(weights, 1.0)
             made = np.bincount(code, kept, len(share)) / kept.sum()
             change = np.log(np.maximum(share, 1e-12) / np.maximum(made, 1e-12))
             change = np.clip(np.where(share > 0.0, change, 0.0), -1.0, 1.0)
             table += change
-            scores = scores + change[code]
+            weights *= np.exp(change)[code]
+        for code, table, old in zip(codes, tables, before, strict=True):
+            scores = scores + (table - old)[code]
     return tables, scores
 
 
 def _limit(scores: NDArray[np.float64]) -> float:
-    """The largest limit at which at least `LEAST_KEPT` of the rows are kept."""
-    low, high = float(scores.min()), float(scores.max())
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        enough = float(np.mean(np.exp(np.minimum(scores - middle, 0.0)))) >= LEAST_KEPT
-        low, high = (middle, high) if enough else (low, middle)
-    return low
+    """The smallest limit that cuts at most `MOST_CUT` of the weight, or the largest that keeps `LEAST_KEPT` of rows.
+
+    With weights w = exp(s) and a threshold t = exp(limit), a share mean(min(1, w / t)) of the rows is kept, and a share
+    1 - Σ min(w, t) / Σ w of the weight is cut. Both fall with t, so the smaller one of the two thresholds is taken.
+    """
+    largest, n = float(scores.max()), len(scores)
+    weights = np.sort(np.exp(np.maximum(scores - largest, -600.0)))
+    below = np.concatenate([[0.0], np.cumsum(weights)[:-1]])  # the sum of the smaller ones
+    above, total = n - np.arange(n), float(weights.sum())
+    kept = (below / weights + above) / n  # at a threshold of each
+    cut = 1.0 - (below + weights * above) / total
+    last, first = int(np.count_nonzero(kept >= LEAST_KEPT)) - 1, int(np.argmax(cut <= MOST_CUT))
+    of_kept = 1.0 if last == n - 1 else below[last + 1] / (LEAST_KEPT * n - above[last + 1])
+    of_cut = ((1.0 - MOST_CUT) * total - below[first]) / above[first]
+    return largest + float(np.log(min(of_kept, of_cut)))
 
 
 def _features(

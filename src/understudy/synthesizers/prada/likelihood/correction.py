@@ -5,8 +5,9 @@ were measured (tilt.py). Rows are drawn from q and kept with probability a(x) = 
 
     p(x) = q(x) a(x) / Z,    Z = E_q a(x).
 
-The limit is the largest at which a third of the rows are kept: what would weigh more than three times the mean weighs
-as much as that. A network learns a tilt but roughly, from rows that were drawn; here all of it is used.
+The limit is the smallest that takes no more than a fiftieth of all weight from the rows that weigh most, but keeps at
+least a third of the rows: at most, what would weigh more than three times the mean weighs as much as that. A network
+learns a tilt but roughly, from rows that were drawn; here all of it is used.
 
 The one rule: no private row comes here. The model is public, and so are counts and moments with their noise.
 
@@ -47,15 +48,15 @@ class _ByCell(NamedTuple):
 
     Attributes:
         bins: Of every column, the bin of each cell.
-        single: Of every column, the sum of its own tables at each cell; None if it has none.
-        pairs: The tables of two columns.
+        single: Of some columns, the sum of their own tables at each cell.
+        pairs: The sums of the tables of two columns, and of tables of one of them that are counted here.
         wider: Those of more.
     """
 
     bins: tuple[Whole, ...]
-    single: tuple[Single | None, ...]
-    pairs: tuple[tuple[tuple[int, int], Single], ...]
-    wider: tuple[tuple[tuple[int, ...], Single], ...]
+    single: dict[int, Single]
+    pairs: dict[tuple[int, int], Single]
+    wider: dict[tuple[int, ...], Single]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,22 +97,20 @@ class Correction:
             as_scores: Columns whose normal scores stand in the place of levels.
         """
         cells = [self._cell(j, levels[name], name in as_scores) for j, name in enumerate(self.names)]
-        found = np.zeros(len(cells[0]), np.float32)
-        for j, table in enumerate(self._by_cell.single):
-            if table is not None:
-                found += np.take(table, cells[j], mode="clip")
-        bins: dict[int, Whole] = {}
-        for (one, other), table in self._by_cell.pairs:
-            for j in (one, other):
-                if j not in bins:
-                    bins[j] = np.take(self._by_cell.bins[j], cells[j], mode="clip")
+        tables, found = self._by_cell, np.zeros(len(cells[0]), np.float32)
+        room = np.empty_like(found)
+        for j, table in tables.single.items():
+            found += np.take(table, cells[j], out=room, mode="clip")
+        counted = {j for clique in (*tables.pairs, *tables.wider) for j in clique}
+        bins = {j: np.take(tables.bins[j], cells[j], mode="clip") for j in counted}
+        for (one, other), table in tables.pairs.items():
             place = bins[one] * self.bins[other].size
             place += bins[other]
-            found += np.take(table, place, mode="clip")
-        for clique, table in self._by_cell.wider:
-            place = self._by_cell.bins[clique[0]][cells[clique[0]]]
+            found += np.take(table, place, out=room, mode="clip")
+        for clique, table in tables.wider.items():
+            place = bins[clique[0]]
             for j in clique[1:]:
-                place = place * self.bins[j].size + self._by_cell.bins[j][cells[j]]
+                place = place * self.bins[j].size + bins[j]
             found += table[place]
         if self.matrix.size:
             found += self._products(cells)
@@ -144,20 +143,26 @@ class Correction:
 
     @functools.cached_property
     def _by_cell(self) -> "_ByCell":
-        """The tables, as they are looked up."""
+        """The tables, as they are looked up: one for all those of the same columns."""
         bins = tuple(self._bins_of_cells(j) for j in range(len(self.names)))
-        single: list[Single | None] = [None] * len(bins)
-        pairs, wider = list[tuple[tuple[int, int], Single]](), list[tuple[tuple[int, ...], Single]]()
+        sums: dict[tuple[int, ...], Floats] = {}
         for clique, table in zip((tuple(each.tolist()) for each in self.cliques), self.tables, strict=True):
-            light = table.astype(np.float32)
-            if len(clique) == 1:
-                own, so_far = light[bins[clique[0]]], single[clique[0]]
-                single[clique[0]] = own if so_far is None else so_far + own
-            elif len(clique) == 2:
-                pairs.append(((clique[0], clique[1]), light))
+            sums[clique] = sums[clique] + table if clique in sums else table
+        pairs = {(one, other): sums[one, other] for one, other in (each for each in sums if len(each) == 2)}
+        single = {}
+        for [j] in (each for each in sums if len(each) == 1):
+            place = next((pair for pair in pairs if j in pair), None)
+            if place is None:
+                single[j] = sums[j,][bins[j]].astype(np.float32)
             else:
-                wider.append((clique, light))
-        return _ByCell(bins, tuple(single), tuple(pairs), tuple(wider))
+                both = pairs[place].reshape(self.bins[place[0]].size, -1)
+                pairs[place] = (both + (sums[j,][:, None] if place[0] == j else sums[j,][None, :])).ravel()
+        return _ByCell(
+            bins,
+            single,
+            {pair: table.astype(np.float32) for pair, table in pairs.items()},
+            {clique: table.astype(np.float32) for clique, table in sums.items() if len(clique) > 2},
+        )
 
     def _bins_of_cells(self, j: int) -> Whole:
         """The bin of every cell of a column."""
@@ -169,7 +174,7 @@ class Correction:
             return self.bins[j].code_of(level)
         score = level if as_score else normal_score(np.clip(level, 0.0, 1.0)).astype(np.float32)
         place = (score + np.float32(self.farthest)) * np.float32(CELLS / (2.0 * self.farthest))
-        missing = np.isnan(place)
+        missing = np.zeros(0, bool) if as_score else np.isnan(place)  # a drawn score is a number
         np.minimum(np.maximum(place, 0.0, out=place), CELLS - 1.0, out=place)
         if missing.any():
             place[missing] = CELLS

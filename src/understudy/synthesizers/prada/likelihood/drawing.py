@@ -11,6 +11,7 @@ The one rule: no private row comes here. Marginals are calibrated on generated r
 import dataclasses
 import functools
 import math
+import threading
 from collections.abc import Collection
 
 import numpy as np
@@ -31,8 +32,10 @@ KNOTS = 64
 """The map that makes a column's scores normal has this many knots."""
 SHARE_ROUNDS = 6
 """The shares of states are calibrated in this many rounds; each about squares the error."""
-CHUNK = 4096
-"""Rows are generated this many at a time: a chunk of 20 columns stays in the cache."""
+MOST_CHUNK, LEAST_CHUNK = 2**14, 2**11
+"""Rows are generated in chunks of a size between these: in operations on few rows, threads wait for each other."""
+CHUNK_CELLS = 2**21
+"""A chunk has at most so many inputs, or states of one column, unless it is the smallest."""
 LEAST_EXPECTED = 0.05
 """A correction is taken to keep at least this share of the rows."""
 MOST_ROUNDS = 10
@@ -67,6 +70,12 @@ class Densities:
     def variables(self) -> tuple[Variable, ...]:
         return self.reading.variables
 
+    @functools.cached_property
+    def chunk(self) -> int:
+        """How many rows are generated at a time: a power of two."""
+        cells = max(self.reading.size, *(v.states for v in self.variables), 1)
+        return min(max(2 ** int(math.log2(CHUNK_CELLS / cells)), LEAST_CHUNK), MOST_CHUNK)
+
     def outputs(self, j: int, read: NDArray[np.float32]) -> Outputs:
         """What column j makes of the inputs that it reads of rows: (inputs, rows)."""
         number = self.variables[j].number
@@ -90,13 +99,14 @@ class Densities:
             correction: Says which of the drawn rows are kept.
         """
         as_scores = frozenset(v.name for v in self.variables if v.name in ordered and v.number and not v.states)
+        memory = _Memories(self)
 
         def chunk(i: int, corrected: bool) -> Levels:
             draw = key.child(f"rows {i}").numpy()
-            levels = self.levels(self.draw(CHUNK, draw), draw, as_scores)
+            levels = self.levels(self._draw(self.chunk, draw, None, memory.own), draw, as_scores)
             if correction is None or not corrected:
-                return levels
-            keeps = correction.keeps(levels, draw, as_scores)
+                return {name: level.copy() if name in as_scores else level for name, level in levels.items()}
+            keeps = np.flatnonzero(correction.keeps(levels, draw, as_scores))
             return {name: level[keeps] for name, level in levels.items()}
 
         names = [v.name for v in self.variables]
@@ -104,7 +114,7 @@ class Densities:
         made: list[Levels] = []
         first, missing = 0, n
         for last in [*[False] * MOST_ROUNDS, True]:
-            count = -(-missing // CHUNK) if last else math.ceil(missing / share / CHUNK)
+            count = -(-missing // self.chunk) if last else math.ceil(missing / share / self.chunk)
             with one_thread_each():
                 made += in_threads(lambda i, last=last: chunk(i, not last), range(first, first + count))
             first, missing = first + count, n - sum(len(each[names[0]]) for each in made)
@@ -129,10 +139,16 @@ class Densities:
         made = self._draw(rows, draw, found)
         return dataclasses.replace(self, columns=tuple(found.columns), knots=found.knots), made
 
-    def _draw(self, n: int, draw: np.random.Generator, calibration: "_Calibration | None") -> PublicRows:
-        d = len(self.variables)
-        own, states = np.zeros((d, n), np.float32), np.zeros((d, n), np.int64)
-        inputs, work = np.zeros((self.reading.size, n), np.float32), columns.Workspace(self.columns, n)
+    def _draw(
+        self,
+        n: int,
+        draw: np.random.Generator,
+        calibration: "_Calibration | None",
+        memory: "_Memory | None" = None,
+    ) -> PublicRows:
+        """So many rows; within a memory, until the next are drawn there."""
+        memory = _Memory(self, n) if memory is None else memory
+        own, states, inputs, work = memory.own, memory.states, memory.inputs, memory.work
         for j, variable in enumerate(self.variables):
             made = columns.outputs_of(
                 self.columns[j], inputs, number=variable.number, components=self.components, within=work
@@ -177,6 +193,23 @@ class Densities:
                 score = back.astype(np.float32)
             total += columns.log_density(self.columns[j], made, score, rows.states[j])
         return total
+
+
+class _Memory:
+    """Memory for so many rows: it takes long to get it anew."""
+
+    def __init__(self, densities: Densities, rows: int):
+        d = len(densities.variables)
+        self.own, self.states = np.zeros((d, rows), np.float32), np.zeros((d, rows), np.int64)
+        self.inputs = np.zeros((densities.reading.size, rows), np.float32)
+        self.work = columns.Workspace(densities.columns, rows)
+
+
+class _Memories(threading.local):
+    """The memory of every thread for a chunk of rows."""
+
+    def __init__(self, densities: Densities):
+        self.own = _Memory(densities, densities.chunk)
 
 
 @dataclasses.dataclass

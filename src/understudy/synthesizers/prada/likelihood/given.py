@@ -15,7 +15,7 @@ from understudy.encoding.encoder import Levels
 from understudy.privacy.densities import NEVER
 from understudy.synthesizers.prada.likelihood import columns
 from understudy.synthesizers.prada.likelihood.correction import Correction
-from understudy.synthesizers.prada.likelihood.drawing import CHUNK, Densities
+from understudy.synthesizers.prada.likelihood.drawing import Densities
 from understudy.synthesizers.prada.likelihood.variables import Variable
 
 MOST_DRAWS = 8
@@ -31,10 +31,10 @@ def draw_given(
         present: Columns that are drawn and not missing, though they may be.
         correction: Says which of the drawn rows are kept; the others are drawn anew, a few times.
     """
-    n = len(next(iter(given.values())))
+    n, size = len(next(iter(given.values()))), densities.chunk
 
     def chunk(i: int) -> Levels:
-        part = {name: level[i * CHUNK : (i + 1) * CHUNK] for name, level in given.items()}
+        part = {name: level[i * size : (i + 1) * size] for name, level in given.items()}
         draw = key.child(f"rows {i}").numpy()
         found = _draw(densities, part, present, draw)
         if correction is not None:
@@ -42,7 +42,7 @@ def draw_given(
         return found
 
     with one_thread_each():
-        made = in_threads(chunk, range(max(-(-n // CHUNK), 1)))
+        made = in_threads(chunk, range(max(-(-n // size), 1)))
     names = [v.name for v in densities.variables]
     return {name: np.concatenate([each[name] for each in made]) for name in names}
 

@@ -62,20 +62,17 @@ def _coarse(codes: Sequence[Whole]) -> list[Whole]:
 
 
 def mutual_information(codes: Sequence[Whole], weights: NDArray) -> NDArray[np.float64]:
-    """Σ p_ab log(p_ab / p_a p_b) of every two columns of weighted codes, in nats: (columns, columns).
-
-    All tables of two columns come out of one product of one-hot matrices.
-    """
-    from scipy import sparse
-
+    """Σ p_ab log(p_ab / p_a p_b) of every two columns of weighted codes, in nats: (columns, columns)."""
     sizes = [int(each.max()) + 1 for each in codes]
-    starts = np.cumsum([0, *sizes])
-    places = np.stack([each + start for each, start in zip(codes, starts[:-1], strict=True)], axis=1).ravel()
-    rows = np.arange(len(weights) + 1) * len(codes)
-    one_hot = sparse.csr_array((np.ones(len(places), np.float32), places, rows), shape=(len(weights), starts[-1]))
-    shares = np.repeat((weights / weights.sum()).astype(np.float32), len(codes))
-    weighted = sparse.csr_array((shares, places, rows), shape=one_hot.shape)
-    joint = np.asarray((weighted.T @ one_hot).todense(), np.float64)
+    starts, shares = np.cumsum([0, *sizes]), weights / weights.sum()
+    joint = np.zeros((starts[-1], starts[-1]))
+    for i, (one, size) in enumerate(zip(codes, sizes, strict=True)):
+        own = slice(starts[i], starts[i + 1])
+        joint[own, own] = np.diag(np.bincount(one, shares, size))
+        for j in range(i):
+            table = np.bincount(codes[j] * size + one, shares, sizes[j] * size).reshape(sizes[j], size)
+            joint[starts[j] : starts[j + 1], own] = table
+            joint[own, starts[j] : starts[j + 1]] = table.T
     single = np.diag(joint)
     ratio = joint / np.maximum(np.outer(single, single), 1e-300)
     nats = joint * np.log(np.where(joint > 0, ratio, 1.0))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.privacy.densities import Shape, Weights
+from understudy.privacy.densities import Shape, Weights, are_gathered
 from understudy.synthesizers.prada.likelihood.columns import Column
 from understudy.synthesizers.prada.likelihood.pool import PublicRows
 from understudy.synthesizers.prada.likelihood.variables import Variable
@@ -21,7 +21,7 @@ from understudy.synthesizers.prada.likelihood.variables import Variable
 MOST_COLUMNS = 32
 """A part has at most this many columns, ..."""
 MOST_FEATURES = 96
-"""... which read at most so many different inputs, since all are multiplied with weights of all, ..."""
+"""... which read at most so many different inputs if all are multiplied with weights of all (`Shape.gathered`), ..."""
 MOST_STATES = 512
 """... and at most so many states in all, unless it is a single column."""
 FEW_COLUMNS = 4
@@ -115,7 +115,9 @@ def _groups(columns: Sequence[Column], members: Sequence[int], most: int) -> lis
     found, read = [[members[0]]], set(columns[members[0]].sources.tolist())
     for j in members[1:]:
         own = set(columns[j].sources.tolist())
-        if len(found[-1]) == size or len(read | own) > MOST_FEATURES:
+        widest = max(len(columns[i].sources) for i in (*found[-1], j))
+        too_many = len(read | own) > MOST_FEATURES and not are_gathered(widest, len(read | own))
+        if len(found[-1]) == size or too_many:
             found.append([])
             read = set()
         found[-1].append(j)

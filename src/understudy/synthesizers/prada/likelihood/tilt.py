@@ -54,8 +54,12 @@ LARGEST_WEIGHT = 20.0
 """No row weighs more than this many times the mean: beyond it a few rows would stand for many."""
 LEAST_EFFECTIVE = 0.25
 """The weights are worth at least this part of the rows, Σw² <= (Σw)² / (this part · rows): else all are softened."""
-BLOCKS = 4
-"""Rows of a pool are added up in so many blocks, on all cores; always as many, so that sums are always the same."""
+BLOCK_CELLS = 2**18
+"""Rows of a pool are looked at in blocks that have about so many numbers in each term and stay in the cache, ..."""
+MOST_BLOCK, LEAST_BLOCK = 2**13, 2**9
+"""... but between so many rows."""
+TRIANGLE = 64
+"""A product with a triangular matrix is made of so many of its rows at a time, without what is zero before them."""
 BISECTIONS = 20
 """The power that softens weights is found by so many bisections."""
 CLEARLY = 2.0
@@ -87,6 +91,11 @@ class CountTerm:
     def size(self) -> int:
         return len(self.targets)
 
+    @property
+    def width(self) -> int:
+        """Numbers for each row."""
+        return max(self.places.shape[1], 1)
+
     @functools.cached_property
     def cells(self) -> "sparse.csr_array":
         """1 where a row is in a cell: (rows, cells)."""
@@ -94,7 +103,7 @@ class CountTerm:
 
         rows, width = self.places.shape
         starts = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
-        return sparse.csr_array((np.ones(rows * width), self.places.ravel(), starts), shape=(rows, self.size))
+        return sparse.csr_array((_ones(rows * width), self.places.ravel(), starts), shape=(rows, self.size))
 
     def part(self, rows: slice) -> "CountTerm":
         """The same term, of some rows of the pool."""
@@ -129,18 +138,26 @@ class MomentTerm:
     def size(self) -> int:
         return len(self.targets)
 
+    @property
+    def width(self) -> int:
+        """Numbers for each row."""
+        return max(len(self.rows), 1)
+
     def part(self, rows: slice) -> "MomentTerm":
         """The same term, of some rows of the pool."""
-        return dataclasses.replace(self, rows=self.rows[:, rows])
+        return dataclasses.replace(self, rows=np.ascontiguousarray(self.rows[:, rows]))
 
     def scores(self, theta: Floats) -> Floats:
-        matrix = np.zeros((len(self.rows), len(self.rows)), np.float32)
-        matrix[self.pairs] = theta
-        return np.einsum("fr,fr->r", self.rows, matrix @ self.rows).astype(np.float64)
+        matrix, product = np.zeros((len(self.rows), len(self.rows)), np.float32), np.empty_like(self.rows)
+        matrix[np.minimum(*self.pairs), np.maximum(*self.pairs)] = theta
+        for i in range(0, len(matrix), TRIANGLE):
+            np.matmul(matrix[i : i + TRIANGLE, i:], self.rows[i:], out=product[i : i + TRIANGLE])
+        return np.einsum("fr,fr->r", self.rows, product).astype(np.float64)
 
     def sums(self, weights: Floats) -> Floats:
         light = np.where(weights > LIGHTEST * weights.max(), weights, 0.0).astype(np.float32)  # no slow denormals
-        return ((self.rows * light) @ self.rows.T)[self.pairs].astype(np.float64)
+        rows = self.rows * np.sqrt(light)
+        return (rows @ rows.T)[self.pairs].astype(np.float64)  # of a matrix with itself, which takes half the time
 
     def gaps(self, weights: Floats) -> Floats:
         return self.sums(weights) - self.targets
@@ -152,17 +169,26 @@ class MomentTerm:
 Term = CountTerm | MomentTerm
 
 
+@functools.lru_cache(maxsize=4)
+def _ones(count: int) -> Floats:
+    """So many ones, which all blocks share, so that they stay in the cache."""
+    found = np.ones(count)
+    found.setflags(write=False)
+    return found
+
+
 def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: float) -> CountTerm:
     """The term of measured marginals; those of several columns that the pool has within the noise are left out.
 
-    Single columns stay in, so that what is right already is not lost to the others.
+    Single columns stay in, so that what is right already is not lost to the others. A marginal that was measured more
+    than once is counted once, with the same weights of the rows.
 
     Args:
         codes: The bin of every row of the pool, by column.
         rows: How many rows the table has.
     """
-    cliques, places, shares, penalty, variances, size = [], [], [], [], [], 0
-    pool = len(next(iter(codes.values())))
+    found: dict[tuple[str, ...], _Counted] = {}
+    pool, size = len(next(iter(codes.values()))), 0
     for each in measured:
         code = np.ravel_multi_index([codes[name] for name in each.clique], each.counts.shape)
         share, noise = each.counts.ravel() / rows, each.sigma / rows
@@ -170,21 +196,51 @@ def count_term(measured: Sequence[Measured], codes: Mapping[str, Codes], rows: f
         excess = float(np.sum((share - made) ** 2)) - len(share) * noise**2 - 1.0 / pool
         if len(each.clique) == 1:
             excess = max(excess, EXCESS_OF_SINGLE)
-        if excess > LEAST_EXCESS:
-            cliques.append(each.clique)
-            places.append(code + size)
-            shares.append(share)
-            penalty.append((noise**2 + made / pool) / excess)
-            variances.append(made)
+        if excess <= LEAST_EXCESS:
+            continue
+        penalty = (noise**2 + made / pool) / excess
+        if each.clique in found:
+            found[each.clique] = found[each.clique].with_another(share, penalty)
+        else:
+            found[each.clique] = _Counted((code + size).astype(np.int32), share, penalty, made)
             size += len(share)
+    parts, nothing = list(found.values()), np.zeros(0)
     return CountTerm(
-        cliques=tuple(cliques),
-        sizes=tuple(map(len, shares)),
-        places=np.stack(places, axis=1, dtype=np.int32, casting="unsafe") if places else np.zeros((pool, 0), np.int32),
-        targets=np.concatenate([np.zeros(0), *shares]),
-        penalty=np.concatenate([np.zeros(0), *penalty]),
-        variances=np.concatenate([np.zeros(0), *variances]),
+        cliques=tuple(found),
+        sizes=tuple(len(each.targets) for each in parts),
+        places=_by_row([each.places for each in parts], pool),
+        targets=np.concatenate([nothing, *(each.targets for each in parts)]),
+        penalty=np.concatenate([nothing, *(each.penalty for each in parts)]),
+        variances=np.concatenate([nothing, *(each.variances for each in parts)]),
     )
+
+
+def _by_row(places: Sequence[NDArray[np.int32]], rows: int) -> NDArray[np.int32]:
+    """Cells side by side, (rows, marginals): some rows at a time, which stay in the cache while they are turned."""
+    found = np.empty((rows, len(places)), np.int32)
+    for i in range(0, rows, MOST_BLOCK):
+        for j, each in enumerate(places):
+            found[i : i + MOST_BLOCK, j] = each[i : i + MOST_BLOCK]
+    return found
+
+
+class _Counted(NamedTuple):
+    """A marginal as the term counts it: the cell of every row, and targets, λ and variances of the cells."""
+
+    places: NDArray[np.int32]
+    targets: Floats
+    penalty: Floats
+    variances: Floats
+
+    def with_another(self, targets: Floats, penalty: Floats) -> "_Counted":
+        """The same marginal, measured once more: one θ in place of the sum of two.
+
+        With θ₁ + θ₂ = θ, the least of Σ ½ λ_i θ_i² - θ_i t_i is ½ λ θ² - θ t and what does not depend on θ, where
+        λ = λ₁ λ₂ / (λ₁ + λ₂) and t = (λ₂ t₁ + λ₁ t₂) / (λ₁ + λ₂).
+        """
+        total = np.maximum(self.penalty + penalty, 1e-300)
+        joint = (penalty * self.targets + self.penalty * targets) / total
+        return self._replace(targets=joint, penalty=self.penalty * penalty / total)
 
 
 def moment_term(levels: Levels, moments: NoisyMoments) -> MomentTerm:
@@ -317,31 +373,37 @@ def solve(terms: Sequence[Term], rows: int) -> list[Floats]:
 
 
 class _Objective:
-    """What θ minimises, and its slope, with θ in some unit. Rows are added up in blocks."""
+    """What θ minimises, and its slope, with θ in some unit.
+
+    Rows are added up in blocks, on all cores; always in the same ones, so that sums are always the same. The weights of
+    a block are in units of its largest until all are known.
+    """
 
     def __init__(self, terms: Sequence[Term], rows: int, unit: Floats):
         self.terms, self.rows, self.unit = terms, rows, unit
         self.ends = np.cumsum([term.size for term in terms])[:-1]
-        self.places = [slice(i * rows // BLOCKS, (i + 1) * rows // BLOCKS) for i in range(min(BLOCKS, rows))]
-        self.blocks = [[term.part(place) for term in terms] for place in self.places]
+        length = min(max(BLOCK_CELLS // max(term.width for term in terms), LEAST_BLOCK), MOST_BLOCK)
+        places = [slice(i, min(i + length, rows)) for i in range(0, rows, length)]
+        self.blocks = [[term.part(place) for term in terms] for place in places]
 
     def __call__(self, theta: Floats) -> tuple[float, Floats]:
         parts = np.split(theta * self.unit, self.ends)
-        scores = np.concatenate(in_threads(lambda block: _scores(block, parts), self.blocks, length=self.rows))
-        largest = scores.max()
-        weights = np.exp(scores - largest)
-        total = weights.sum()
-        weights /= total
 
-        def sums(i: int) -> Floats:
-            return np.concatenate([term.sums(weights[self.places[i]]) for term in self.blocks[i]])
+        def sums(block: Sequence[Term]) -> tuple[float, Floats]:
+            """The largest score of a block, and weights and terms summed over its rows, in units of its weight."""
+            scores = _scores(block, parts)
+            largest = float(scores.max())
+            weights = np.exp(scores - largest)
+            return largest, np.concatenate([[weights.sum()], *(term.sums(weights) for term in block)])
 
+        found = in_threads(sums, self.blocks, length=self.rows)
+        largest = max(each for each, _ in found)
+        total, *slopes = np.sum([math.exp(each - largest) * own for each, own in found], axis=0)
         value = largest + math.log(total / self.rows)
-        slopes = np.sum(in_threads(sums, range(len(self.blocks)), length=self.rows), axis=0)
         for term, part in zip(self.terms, parts, strict=True):
             value += 0.5 * float(np.sum(term.penalty * part**2)) - term.dot(part)
         wanted = [term.targets - term.penalty * part for term, part in zip(self.terms, parts, strict=True)]
-        return value, (slopes - np.concatenate(wanted)) * self.unit
+        return value, (np.array(slopes) / total - np.concatenate(wanted)) * self.unit
 
 
 def softening(log_weights: Floats) -> float:
