@@ -204,3 +204,16 @@ def test_the_limit_cuts_little_weight_and_keeps_enough_rows(spread, rows):
     assert kept >= LEAST_KEPT - 1e-9
     assert cut <= MOST_CUT + 1e-9 or kept == pytest.approx(LEAST_KEPT, abs=1e-6)
     assert kept_and_cut(limit - 1e-3)[1] > MOST_CUT or kept == pytest.approx(LEAST_KEPT, abs=1e-6)  # and is no larger
+
+
+@pytest.mark.parametrize("clip_norm", [100.0, 2.0])
+def test_features_without_a_product_count_for_the_norm_alone(clip_norm):
+    found, levels = corrected(), drawn()[0].sample(500, key=Key.new(14))
+    matrix = np.zeros_like(found.matrix)
+    matrix[0, -1], matrix[1, 2] = 0.7, -0.4
+    few = dataclasses.replace(found, cliques=(), tables=(), matrix=matrix, clip_norm=clip_norm)
+    cells = [few._cell(j, levels[name], False) for j, name in enumerate(few.names)]
+    x = np.concatenate([table[:, cell] for table, cell in zip(few.features, cells, strict=True)]).astype(float)
+    x *= np.minimum(1.0, clip_norm / np.sqrt((x**2).sum(axis=0)))
+    assert len(few._by_feature.tables) == 4 and few._by_feature.others
+    np.testing.assert_allclose(few.scores(levels), np.einsum("fr,fg,gr->r", x, matrix, x), rtol=1e-4, atol=1e-5)

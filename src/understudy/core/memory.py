@@ -15,10 +15,10 @@ import functools
 import os
 import sys
 
-KEPT = 2**28
+KEPT = 2**26
 """Bytes at the end of the heap that are kept."""
-OF_THE_HEAP = 2**25
-"""Arrays of fewer bytes come from the heap; this is the most that the library allows."""
+OF_THE_HEAP = 2**22
+"""Arrays of fewer bytes come from the heap; whole columns of many rows would leave gaps in it."""
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """What mallopt calls them."""
 GIVEN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")

@@ -59,6 +59,20 @@ class _ByCell(NamedTuple):
     wider: dict[tuple[int, ...], Single]
 
 
+class _ByFeature(NamedTuple):
+    """The products of a correction, for look-ups by cell.
+
+    Attributes:
+        tables: Of every feature that has a product, its column, and its value in each cell.
+        others: Of columns with features that have none, the sum of their squares in each cell: they count for the norm.
+        matrix: Of the former.
+    """
+
+    tables: list[tuple[int, Single]]
+    others: dict[int, Single]
+    matrix: Single
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Correction:
     """The score s of a row, and the limit: s(x) = Σ_c table_c[bins of x] + φ(x)ᵀ matrix φ(x).
@@ -118,15 +132,15 @@ class Correction:
 
     def _products(self, cells: Sequence[Whole]) -> Single:
         """φᵀ matrix φ of rows, with φ clipped."""
-        x = np.empty((len(self.matrix), len(cells[0])), np.float32)
-        at = 0
-        for table, cell in zip(self.features, cells, strict=True):
-            for own in table:
-                np.take(own, cell, out=x[at], mode="clip")
-                at += 1
+        features = self._by_feature
+        x = np.empty((len(features.tables), len(cells[0])), np.float32)
+        for own, (j, table) in zip(x, features.tables, strict=True):
+            np.take(table, cells[j], out=own, mode="clip")
         squares = np.einsum("fr,fr->r", x, x)
+        for j, table in features.others.items():
+            squares += np.take(table, cells[j], mode="clip")
         shrink = np.minimum(np.float32(1.0), np.float32(self.clip_norm**2) / np.maximum(squares, np.float32(1e-24)))
-        return shrink * np.einsum("fr,fr->r", x, self.matrix @ x)
+        return shrink * np.einsum("fr,fr->r", x, features.matrix @ x)
 
     def log_kept(self, levels: Levels, as_scores: Collection[str] = ()) -> Floats:
         """log a of every row."""
@@ -140,6 +154,18 @@ class Correction:
         """Which of the rows are kept."""
         log_kept = self.log_kept(levels, as_scores)
         return draw.random(len(log_kept)) < np.exp(log_kept)
+
+    @functools.cached_property
+    def _by_feature(self) -> "_ByFeature":
+        """The features that have a product, as they are looked up."""
+        used = (self.matrix != 0.0).any(axis=0) | (self.matrix != 0.0).any(axis=1)
+        flags = np.split(used, np.cumsum([len(table) for table in self.features])[:-1])
+        tables, others = list[tuple[int, Single]](), dict[int, Single]()
+        for j, (table, own) in enumerate(zip(self.features, flags, strict=True)):
+            tables += [(j, each) for each in table[own]]
+            if not own.all():
+                others[j] = np.square(table[~own]).sum(axis=0)
+        return _ByFeature(tables, others, np.ascontiguousarray(self.matrix[np.ix_(used, used)]))
 
     @functools.cached_property
     def _by_cell(self) -> "_ByCell":

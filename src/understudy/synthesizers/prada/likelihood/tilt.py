@@ -56,7 +56,7 @@ LEAST_EFFECTIVE = 0.25
 """The weights are worth at least this part of the rows, Σw² <= (Σw)² / (this part · rows): else all are softened."""
 BLOCK_CELLS = 2**18
 """Rows of a pool are looked at in blocks that have about so many numbers in each term and stay in the cache, ..."""
-MOST_BLOCK, LEAST_BLOCK = 2**13, 2**9
+MOST_BLOCK, LEAST_BLOCK = 2**13, 2**12
 """... but between so many rows."""
 TRIANGLE = 64
 """A product with a triangular matrix is made of so many of its rows at a time, without what is zero before them."""
@@ -398,12 +398,13 @@ class _Objective:
 
         found = in_threads(sums, self.blocks, length=self.rows)
         largest = max(each for each, _ in found)
-        total, *slopes = np.sum([math.exp(each - largest) * own for each, own in found], axis=0)
+        summed = np.sum([math.exp(each - largest) * own for each, own in found], axis=0)
+        total, slopes = float(summed[0]), summed[1:]
         value = largest + math.log(total / self.rows)
         for term, part in zip(self.terms, parts, strict=True):
             value += 0.5 * float(np.sum(term.penalty * part**2)) - term.dot(part)
         wanted = [term.targets - term.penalty * part for term, part in zip(self.terms, parts, strict=True)]
-        return value, (np.array(slopes) / total - np.concatenate(wanted)) * self.unit
+        return value, (slopes / total - np.concatenate(wanted)) * self.unit
 
 
 def softening(log_weights: Floats) -> float:
