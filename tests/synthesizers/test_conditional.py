@@ -172,7 +172,7 @@ def test_a_gap_leads_from_the_row_before_to_an_order_and_beyond_the_last_to_none
     codes = landing.codes(np.array([0.005, 0.995, np.nan]))
     assert codes.shape == (3, 5) and codes[0, :4].tolist() == [0, 0, 1, 1]
     assert (codes[1, 1:4] == 10).all()  # there is no such day
-    shares = landing_shares(landing, start, (days, bins))
+    shares = landing_shares(landing, start, gap, (days, bins))
     assert len(shares) == landing.size == 11 and abs(shares.sum() - 0.6) < 0.01 and shares[-1] < 1e-3
 
 

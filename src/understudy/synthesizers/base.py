@@ -94,6 +94,7 @@ class HistoryNames:
     """The columns that the order of a history is drawn with: where it starts, or a gap from the row before.
 
     Attributes:
+        start: The column of the context that says where a history starts.
         before: The column of the row before that gaps are reckoned from.
         unit: The length of a gap of 1 on the scale of the order.
     """

@@ -227,4 +227,4 @@ def _landing(bases: Bases, encoder: Encoder, history: HistoryNames) -> tuple[Lan
         of_order,
         history.unit,
     )
-    return made, landing_shares(made, encoder.columns[history.start], of_order)
+    return made, landing_shares(made, encoder.columns[history.start], encoder.columns[history.gap], of_order)

@@ -46,7 +46,7 @@ class FamilySimulation:
     @property
     def structural(self) -> Collection[str]:
         history = self.design.history
-        hidden = () if history is None else (history.start.name, history.gap.name)
+        hidden = () if history is None else (history.gap.name,)
         return frozenset([*hidden, *(each.name for each in self.design.context if each.kind in ("previous", "mean"))])
 
     @property
@@ -59,7 +59,7 @@ class FamilySimulation:
         if history is None or int(self.design.table.max_per_parent or 1) < 2:
             return None
         return HistoryNames(
-            start=history.start.name,
+            start=f"{self.design.ancestors[-1]}.{history.start.name}",
             gap=history.gap.name,
             order=history.column,
             before=f"previous.{history.base}",
