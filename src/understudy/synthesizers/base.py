@@ -132,8 +132,11 @@ class Simulation(Protocol):
     @property
     def history(self) -> "HistoryNames | None": ...
 
-    def rows(self, generator: "GivenSampler", n: int, *, key: Key) -> Levels:
-        """About `n` rows with the levels of all columns, as many of each unit as are learned from."""
+    def rows(self, generator: "GivenSampler", n: int, *, key: Key) -> tuple[Levels, NDArray[np.int64]]:
+        """About `n` rows with the levels of all columns, as many of each unit as are learned from, and their units.
+
+        Rows of a unit stand together.
+        """
         ...
 
 

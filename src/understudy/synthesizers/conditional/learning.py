@@ -84,6 +84,23 @@ def mixed(old: Column | None, new: Column, part: float) -> Column:
     )
 
 
+def expected_covariances(found: Floats, noise: Floats, curvature: Floats, prior: Floats) -> Floats:
+    """What covariances are expected to be without noise: t = G w has noise τ, and w is normal with variances v.
+
+    Of contexts that say the same, noise makes differences that no weights could: a direction in which contexts hardly
+    vary has hardly any covariance. E[G w | t] = G V G (G V G + T)⁻¹ t, with V the variances of w and T those of the
+    noise, leaves these out.
+
+    Args:
+        found: t, with noise.
+        noise: τ of each.
+        curvature: G, how weights move covariances.
+        prior: v of each weight.
+    """
+    signal = (curvature * prior) @ curvature
+    return signal @ np.linalg.solve(signal + np.diag(noise**2 + SINGULAR**2), found)
+
+
 class _Part(NamedTuple):
     """The weights of one own function.
 
@@ -148,10 +165,12 @@ class _Problem:
             information = np.maximum(spreads[reads] * variance, 1e-7)
             prior = targets.prior[reads] / (degrees[reads] * own.degrees[q]) ** 2
             penalty = np.maximum(targets.noise[reads, q] ** 2 / information, LEAST_PENALTY * information) / prior
-            factor = np.linalg.cholesky(variance * among[np.ix_(reads, reads)] + np.diag(penalty + SINGULAR))
+            curvature = variance * among[np.ix_(reads, reads)]
+            wanted = expected_covariances(targets.covariances[reads, q], targets.noise[reads, q], curvature, prior)
+            factor = np.linalg.cholesky(curvature + np.diag(penalty + SINGULAR))
             place = slice(first, first + len(reads))
             scale = np.linalg.inv(factor).T.astype(np.float64)
-            found.append(_Part(q, reads, place, penalty, targets.covariances[reads, q], scale))
+            found.append(_Part(q, reads, place, penalty, wanted, scale))
             first += len(reads)
         return found
 

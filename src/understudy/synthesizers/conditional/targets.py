@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.synthesizers.conditional.basis import Bases
-from understudy.synthesizers.conditional.measuring import Moments, PairCount
+from understudy.synthesizers.conditional.correcting import Moments
+from understudy.synthesizers.conditional.measuring import PairCount
 from understudy.synthesizers.conditional.pools import CodedPool
 
 Floats = NDArray[np.float64]

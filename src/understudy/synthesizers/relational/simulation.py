@@ -66,11 +66,12 @@ class FamilySimulation:
             unit=history.unit,
         )
 
-    def rows(self, generator: GivenSampler, n: int, *, key: Key) -> Levels:
-        """About `n` rows of the table, context included, as many of each unit as are learned from."""
+    def rows(self, generator: GivenSampler, n: int, *, key: Key) -> tuple[Levels, Whole]:
+        """About `n` rows of the table, context included, as many of each unit as are learned from, and their units."""
         above = self._with_rows(n)
         made = draw_children(FittedTable(self.encoder, generator), self.design, above, key=key)  # pyright: ignore
-        kept = self._learned(unit_of(made.parent, self.design.ancestors, above), key.child("learned"))
+        unit = unit_of(made.parent, self.design.ancestors, above)
+        kept = self._learned(unit, key.child("learned"))
         parents = parents_of(self.design, above)
         previous = np.where(made.rank > 1, np.arange(len(made.rank)) - 1, -1)
         ancestors = {
@@ -80,9 +81,10 @@ class FamilySimulation:
         siblings = parents.children[made.parent]
         context = self.design.context_of(made.own, ancestors, made.rank, siblings, previous)
         cells = {**context, **made.own}
-        return {
+        levels = {
             name: levels_of(known, cells[name][kept], key.child(name)) for name, known in self.encoder.columns.items()
         }
+        return levels, unit[kept]
 
     def _with_rows(self, n: int) -> dict[str, DrawnTable]:
         """The ancestors of about `n` rows that are learned from: those of the first units."""
