@@ -2,6 +2,8 @@
 
 # pyright: reportArgumentType=false, reportOptionalMemberAccess=false
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -11,15 +13,16 @@ from understudy.encoding.columns import CategoricalEncoder, NumericEncoder
 from understudy.privacy.piecewise import Distribution
 from understudy.privacy.unit_weights import STEPS, count_weights, moment_weights
 from understudy.synthesizers.conditional.basis import Bases, basis_of
+from understudy.synthesizers.conditional.calibrating import calibrated
 from understudy.synthesizers.conditional.correcting import Moments, corrected_moments, corrected_pair
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, add_stay, drawn_codes
 from understudy.synthesizers.conditional.fit import plan_families
 from understudy.synthesizers.conditional.landing import landing_of, landing_shares
-from understudy.synthesizers.conditional.learning import expected_covariances, learned, mixed
+from understudy.synthesizers.conditional.learning import learned, mixed
 from understudy.synthesizers.conditional.measuring import PairCount, Sums
 from understudy.synthesizers.conditional.pools import coded, pair_shares, raked
 from understudy.synthesizers.conditional.shares import with_counted
-from understudy.synthesizers.conditional.targets import Released, targets_of
+from understudy.synthesizers.conditional.targets import Released, expected_weights, targets_of
 from understudy.tables.column import Column as Stated
 
 EVEN = Bins(np.linspace(0.0, 1.0, 11), nullable=False)
@@ -231,7 +234,35 @@ def test_what_weights_do_to_families_is_made_good_by_drawn_ones():
 
 def test_covariances_that_no_weights_could_make_are_taken_for_noise():
     curvature = np.array([[1.0, 0.999], [0.999, 1.0]])  # two contexts that say the same
-    found = expected_covariances(np.array([0.5, 0.3]), np.full(2, 0.05), curvature, np.full(2, 0.05))
+    found = curvature @ expected_weights(np.array([0.5, 0.3]), np.full(2, 0.05), curvature, np.full(2, 0.05))
     assert abs(found[0] - found[1]) < 0.01 and abs(found.mean() - 0.4) < 0.03
-    sure = expected_covariances(np.array([0.5, 0.3]), np.full(2, 1e-6), np.eye(2), np.ones(2))
+    sure = expected_weights(np.array([0.5, 0.3]), np.full(2, 1e-6), np.eye(2), np.ones(2))
     assert np.allclose(sure, [0.5, 0.3], atol=1e-6)
+
+
+def test_a_calibrated_density_moves_towards_shares_and_covariances_of_drawn_rows():
+    bases, pool = _bases(), _pool(_bases())
+    _truth(bases, pool)
+    places = np.flatnonzero(bases.linear)
+    moments = Moments(places, np.cov(pool.functions[:, places].T, bias=True), 1e-3)
+    rows, every = np.ones(pool.count, bool), np.ones(4, bool)
+    targets = targets_of(2, bases, Released(moments, {}), pool, rows, readable=every, prior=np.ones(4))
+    uneven = np.linspace(0.5, 1.5, 10) / 10
+    targets = dataclasses.replace(targets, shares=uneven)
+    column = Column(targets.reads, np.zeros((len(targets.reads), 5)), np.zeros(10))
+    draw = np.random.default_rng(3)
+
+    def apart(drawn: Column) -> tuple[float, float]:
+        logits = ConditionalDensity(bases, (None,) * 4).logits(2, drawn, pool.functions, pool.codes)
+        pool.codes[2] = drawn_codes(logits, draw)
+        pool.functions[:, bases.functions_of(2)] = bases.of[2].table[pool.codes[2]]
+        held = np.bincount(pool.codes[2], minlength=10) / pool.count
+        x = pool.functions[:, targets.reads].astype(np.float64)
+        found = (x - x.mean(axis=0)).T @ pool.functions[:, bases.functions_of(2)][:, 0] / pool.count
+        return float(np.abs(held - uneven).sum()), float(np.abs(found - targets.covariances[:, 0]).max())
+
+    found = [apart(column)]
+    for _ in range(12):
+        column = calibrated(2, bases, targets, pool, rows, column, step=0.4)
+        found.append(apart(column))
+    assert found[-1][0] < found[0][0] / 2 and found[-1][1] < found[0][1] / 3

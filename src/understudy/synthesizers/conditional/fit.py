@@ -1,9 +1,10 @@
 """A table of children is fitted: what is measured of it, and how its densities learn that.
 
-1. Second moments of the linear functions of the context and of all columns, in one release.
+1. Second moments of the linear functions of the context and of all columns, in one release. What weights of units do
+   to them, and to counts, drawn families say (correcting.py).
 2. Families are drawn, and the densities are fitted on their contexts (learning.py); again, until contexts have settled.
 3. Pairs of columns that drawn families have most wrong are chosen, counted and learned, in a few rounds.
-4. Families are drawn and densities fitted a few times more.
+4. Families are drawn and densities fitted a few times more, and at last moved a little (calibrating.py).
 
 Contexts are those of drawn families, so that a history that drifts is seen and mended, and nothing is spent on what a
 context is like by itself.
@@ -25,6 +26,7 @@ from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.base import HistoryNames, Simulation
 from understudy.synthesizers.conditional.basis import Bases, bases_of
+from understudy.synthesizers.conditional.calibrating import calibrated
 from understudy.synthesizers.conditional.correcting import corrected_moments, corrected_pair
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, drawn_codes
 from understudy.synthesizers.conditional.landing import Landing, landing_of, landing_shares
@@ -62,6 +64,10 @@ WARMING = (0.02, 0.02, 0.05, 0.15, 0.4, 1.0)
 STEP = 0.5
 """After these, densities move so far towards the next fit. A fit is made for the contexts of the last families, and
 changes them: whole steps overshoot where many columns hang on the row before."""
+CALIBRATIONS = (0.4, 0.3, 0.2, 0.15, 0.1)
+"""At the end densities move by these parts against what drawn families have wrong, ..."""
+STAYING = 0.3
+"""... and columns that may stay as they are by this part of it, since what they have wrong stays too."""
 MOMENTS_PART, CHOICE_PART = 0.3, 0.08
 """Parts of what is left beside the encoder; the rest counts pairs."""
 MOST_RAKED = 40
@@ -106,6 +112,8 @@ def fit_conditional(
         fitting.fit()
     for _ in range(LAST_FITS):
         fitting.fit()
+    for step in CALIBRATIONS:
+        fitting.calibrate(step)
     return fitting.density
 
 
@@ -156,11 +164,15 @@ class _Fitting:
         constants[-1] = HARDLY if self._forced[j] else constants[-1]
         return Column(np.zeros(0, np.int64), np.zeros((0, own.table.shape[1])), constants)
 
-    def _pool(self) -> CodedPool:
-        """Rows of families that the densities draw, and of those that they drew before: contexts change slowly then."""
+    def _drawn_pool(self) -> CodedPool:
+        """Rows of families that the densities draw."""
         self._number += 1
         drawn = self._simulation.rows(self.density, self._pool_rows, key=self._key.child(f"pool {self._number}"))
-        new, old = coded(self._bases, *drawn, self.density.landing), self._last
+        return coded(self._bases, *drawn, self.density.landing)
+
+    def _pool(self) -> CodedPool:
+        """Rows of families that the densities draw, and of those that they drew before: contexts change slowly then."""
+        new, old = self._drawn_pool(), self._last
         self._last = new
         found = new.joined(old)
         known = np.flatnonzero(self._earlier & ~self._smooth).tolist()
@@ -192,6 +204,21 @@ class _Fitting:
                 logits = self.density.logits(j, found, pool.functions, pool.codes)
                 pool.codes[j] = drawn_codes(logits, draw)
                 pool.functions[:, self._bases.functions_of(j)] = self._bases.of[j].table[pool.codes[j]]
+        self.density = dataclasses.replace(self.density, columns=tuple(columns))
+
+    def calibrate(self, step: float) -> None:
+        """Moves all densities by a part against what families that they draw have wrong."""
+        pool, columns = self._drawn_pool(), list(self.density.columns)
+        released, everything = self._corrected(pool), np.ones(len(columns), bool)
+        prior = np.where(self._given, PRIOR_OF_CONTEXT, PRIOR)
+        for j in np.flatnonzero(self._drawn).tolist():
+            rows = pool.codes[j] < self._bases.bins[j].size - 1 if self._forced[j] else np.ones(pool.count, bool)
+            column = columns[j]
+            if column is None or not rows.any() or (self._forced[j] and self.density.landing is not None):
+                continue
+            targets = targets_of(j, self._bases, released, pool, rows, readable=everything, prior=prior)
+            part = step * (STAYING if column.before >= 0 else 1.0)
+            columns[j] = calibrated(j, self._bases, targets, pool, rows, column, step=part)
         self.density = dataclasses.replace(self.density, columns=tuple(columns))
 
     def _corrected(self, pool: CodedPool) -> Released:

@@ -10,7 +10,8 @@ At the minimum the pool has the covariances t - λ W: what is within the noise s
 variance of f times that of g: a weight moves its covariance by about W s², so that this is the best estimate of a
 weight whose square is expected to be v, less for higher frequencies. It is the conditional model of maximum entropy
 that has these covariances, or the most likely one under a normal prior of the weights. That two columns of a context
-say the same is known from the pool, and counted once.
+say the same is known from the pool, and counted once; t is what is expected of the released covariances then
+(`targets.expected_weights`).
 
 The one rule: no private row comes here.
 
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from understudy.synthesizers.conditional.basis import Bases
 from understudy.synthesizers.conditional.density import Column, add_stay
 from understudy.synthesizers.conditional.pools import CodedPool
-from understudy.synthesizers.conditional.targets import Targets
+from understudy.synthesizers.conditional.targets import Targets, expected_weights
 
 Floats = NDArray[np.float64]
 Single = NDArray[np.floating[Any]]
@@ -82,23 +83,6 @@ def mixed(old: Column | None, new: Column, part: float) -> Column:
         stay=part * new.stay + rest * old.stay,
         landings=part * new.landings + rest * old.landings if old.landings.size else new.landings,
     )
-
-
-def expected_covariances(found: Floats, noise: Floats, curvature: Floats, prior: Floats) -> Floats:
-    """What covariances are expected to be without noise: t = G w has noise τ, and w is normal with variances v.
-
-    Of contexts that say the same, noise makes differences that no weights could: a direction in which contexts hardly
-    vary has hardly any covariance. E[G w | t] = G V G (G V G + T)⁻¹ t, with V the variances of w and T those of the
-    noise, leaves these out.
-
-    Args:
-        found: t, with noise.
-        noise: τ of each.
-        curvature: G, how weights move covariances.
-        prior: v of each weight.
-    """
-    signal = (curvature * prior) @ curvature
-    return signal @ np.linalg.solve(signal + np.diag(noise**2 + SINGULAR**2), found)
 
 
 class _Part(NamedTuple):
@@ -166,7 +150,8 @@ class _Problem:
             prior = targets.prior[reads] / (degrees[reads] * own.degrees[q]) ** 2
             penalty = np.maximum(targets.noise[reads, q] ** 2 / information, LEAST_PENALTY * information) / prior
             curvature = variance * among[np.ix_(reads, reads)]
-            wanted = expected_covariances(targets.covariances[reads, q], targets.noise[reads, q], curvature, prior)
+            noise = targets.noise[reads, q]
+            wanted = curvature @ expected_weights(targets.covariances[reads, q], noise, curvature, prior)
             factor = np.linalg.cholesky(curvature + np.diag(penalty + SINGULAR))
             place = slice(first, first + len(reads))
             scale = np.linalg.inv(factor).T.astype(np.float64)
