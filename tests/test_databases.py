@@ -4,6 +4,7 @@
 # pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
 
 import dataclasses
+import re
 
 import numpy as np
 import polars as pl
@@ -113,6 +114,13 @@ def test_children_depend_on_their_parent_and_on_the_row_before():
     assert given.select((pl.col("drug") == "drug of " + pl.col("ward")).mean())["drug"][0] > 0.8
     gaps = drawn["visits"].select((pl.col("admission") - pl.col("discharge").shift(1).over("patient")).dt.total_days())
     assert 25 < gaps["admission"].mean() < 40  # 32 in truth
+    for name, design in designs(clinic_schema(), 100).items():
+        given = {each.name for each in design.context}
+        counted = [
+            re.findall("'(.*?)'", each.what) for each in model.receipt.charges if each.what.startswith(f"{name}: count")
+        ]
+        pairs = [set(pair) for pair in counted if len(pair) == 2]
+        assert len(pairs) == len(design.flat) - 1 and not any(pair <= given for pair in pairs)  # mst's tree
 
 
 UNITS = us.Schema(

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 from clinic import clinic_schema
@@ -10,6 +11,7 @@ from offices import offices_schema
 from understudy.audit.replay import replay
 from understudy.audit.replay_databases import replay_databases
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.unit_weights import STEPS
 from understudy.synthesizers import resolve
 from understudy.tables import families
 
@@ -49,6 +51,17 @@ def test_a_replay_finds_a_table_whose_units_have_more_rows_than_is_charged(monke
     monkeypatch.setattr(families, "_children", without_a_cap)
     monkeypatch.setattr("understudy.databases.pipeline.lock", without_a_bound)
     found = replay(clinic_schema(), resolve("independent"), epsilon=20.0, delta=1e-6)
+    assert any(finding.check == "sensitivity" for finding in found.findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["count_weights", "moment_weights"])
+def test_a_replay_finds_sums_to_which_a_unit_adds_more_than_the_bound(monkeypatch, name):
+    def unbounded(unit, *_, **__):
+        return np.full(len(unit), STEPS)
+
+    monkeypatch.setattr(f"understudy.privacy.unit_sums.{name}", unbounded)
+    found = replay(clinic_schema(), resolve("prada"), epsilon=20.0, delta=1e-6)
     assert any(finding.check == "sensitivity" for finding in found.findings)
 
 

@@ -2,6 +2,8 @@
 
 # pyright: reportArgumentType=false, reportOptionalMemberAccess=false
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,15 +11,18 @@ from understudy.core.randomness import Key
 from understudy.encoding.bins import Bins
 from understudy.encoding.columns import CategoricalEncoder, NumericEncoder
 from understudy.privacy.piecewise import Distribution
+from understudy.privacy.unit_weights import STEPS, count_weights, moment_weights
 from understudy.synthesizers.conditional.basis import Bases, basis_of
+from understudy.synthesizers.conditional.calibrating import calibrated
+from understudy.synthesizers.conditional.correcting import Moments, corrected_moments, corrected_pair
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, add_stay, drawn_codes
 from understudy.synthesizers.conditional.fit import plan_families
 from understudy.synthesizers.conditional.landing import landing_of, landing_shares
 from understudy.synthesizers.conditional.learning import learned, mixed
-from understudy.synthesizers.conditional.measuring import Moments, PairCount
+from understudy.synthesizers.conditional.measuring import PairCount, Sums
 from understudy.synthesizers.conditional.pools import coded, pair_shares, raked
 from understudy.synthesizers.conditional.shares import with_counted
-from understudy.synthesizers.conditional.targets import Released, targets_of
+from understudy.synthesizers.conditional.targets import Released, expected_weights, targets_of
 from understudy.tables.column import Column as Stated
 
 EVEN = Bins(np.linspace(0.0, 1.0, 11), nullable=False)
@@ -35,8 +40,8 @@ LETTER = CategoricalEncoder(
 
 def _bases() -> Bases:
     """A given number, a drawn one and a drawn category, and the category of the row before."""
-    number = basis_of("x", NUMBER, EVEN, structural=False)
-    letter = basis_of("c", LETTER, LETTERS, structural=False)
+    number = basis_of(NUMBER, EVEN, structural=False)
+    letter = basis_of(LETTER, LETTERS, structural=False)
     return Bases(("previous.c", "x", "y", "c"), (LETTERS, EVEN, EVEN, LETTERS), (letter, number, number, letter))
 
 
@@ -45,13 +50,13 @@ def test_functions_of_a_number_are_uncorrelated_and_those_of_a_category_are_flag
     own = _bases().of[1 if name == "x" else 3]
     products = own.table.T @ np.diag(own.shares / own.shares.sum()) @ own.table
     assert np.allclose(products, np.eye(5) if name == "x" else np.diag(own.shares))
-    assert own.linear.sum() == len(own.features) == len(own.units) == (1 if name == "x" else 3)
+    assert own.linear.sum() == (1 if name == "x" else 3)
 
 
 def _pool(bases: Bases, n: int = 20_000):
     draw = np.random.default_rng(0)
     levels = {name: draw.random(n) for name in bases.names}
-    return coded(bases, levels)
+    return coded(bases, levels, np.arange(n))
 
 
 def _truth(bases: Bases, pool) -> np.ndarray:
@@ -83,7 +88,7 @@ def test_what_is_learned_has_the_released_covariances_and_stays_as_often():
     for i, j in ((1, 2), (0, 3)):
         table = np.zeros((bases.bins[i].size, bases.bins[j].size))
         np.add.at(table, (codes[i], codes[j]), 1.0 / pool.count)
-        counts[i, j] = PairCount(i, j, table, 1e-5)
+        counts[i, j] = PairCount(i, j, table, 1e-5, 1e3)
     stayed = float((codes[0] == codes[3]).mean())
     every, rows = np.ones(4, bool), np.ones(pool.count, bool)
     for j in (2, 3):
@@ -131,7 +136,7 @@ def test_half_a_step_has_the_mean_of_both_logits_even_if_they_read_other_functio
 def test_shares_from_an_encoder_and_from_counted_pairs_are_weighted_by_their_precision():
     bases = _bases()
     shares = np.linspace(1.0, 2.0, 10) / 15.0
-    pair = PairCount(2, 3, np.outer(shares, [0.5, 0.3, 0.2]), 0.01)
+    pair = PairCount(2, 3, np.outer(shares, [0.5, 0.3, 0.2]), 0.01, 1e3)
     found = with_counted(bases, {"y": 0.01 * np.sqrt(3.0)}, [pair]).of[2].shares  # as precise as the sum of three
     assert np.allclose(found, (shares + 0.1) / 2)
     assert found.sum() == pytest.approx(1.0)
@@ -172,7 +177,7 @@ def test_a_gap_leads_from_the_row_before_to_an_order_and_beyond_the_last_to_none
     codes = landing.codes(np.array([0.005, 0.995, np.nan]))
     assert codes.shape == (3, 5) and codes[0, :4].tolist() == [0, 0, 1, 1]
     assert (codes[1, 1:4] == 10).all()  # there is no such day
-    shares = landing_shares(landing, start, (days, bins))
+    shares = landing_shares(landing, start, gap, (days, bins))
     assert len(shares) == landing.size == 11 and abs(shares.sum() - 0.6) < 0.01 and shares[-1] < 1e-3
 
 
@@ -191,3 +196,73 @@ def test_the_plan_of_a_table_of_children_takes_the_share_that_it_is_given():
     planned = plan_families(5, share=0.6)
     assert sum(each.share for each in planned) == pytest.approx(0.6)
     assert [each.times for each in planned] == [1, 15, 15]
+
+
+def _families(bases: Bases, seed: int, alike: float):
+    """Units of four rows whose x is that of the first with some probability, and y near x."""
+    draw = np.random.default_rng(seed)
+    first, own = np.repeat(draw.random(5_000), 4), draw.random(20_000)
+    x = np.where(draw.random(20_000) < alike, first, own)
+    levels = {"previous.c": draw.random(20_000), "x": x, "y": np.clip(x + draw.normal(0, 0.1, 20_000), 0, 1)}
+    levels["c"] = draw.random(20_000)
+    return coded(bases, levels, np.repeat(np.arange(5_000), 4))
+
+
+def test_what_weights_do_to_families_is_made_good_by_drawn_ones():
+    bases = _bases()
+    private, drawn = _families(bases, 0, 0.8), _families(bases, 1, 0.7)
+    cells = private.codes[1] * 10 + private.codes[2]
+    plain = np.bincount(cells, minlength=100).reshape(10, 10) / 20_000
+    weighted = np.bincount(cells, count_weights(private.unit, cells, bound=1.5) / STEPS, 100).reshape(10, 10) / 20_000
+    pair = PairCount(1, 2, weighted, 1e-4, 1.5)
+    for pool, most in ((private, 1e-9), (drawn, 0.003)):
+        found = corrected_pair(pair, bases, pool)
+        assert np.abs(found.shares - plain).max() < most and found.noise > pair.noise
+    assert np.abs(weighted / weighted.sum() - plain).max() > 0.004  # there was something to make good
+
+    places, bound = np.flatnonzero(bases.linear), 8.0
+    given = bases.owners[places] < 2
+    x = private.functions[:, places].astype(np.float64)
+    one = np.c_[np.ones(len(x)), x]
+    weights = moment_weights(private.unit, one[:, np.r_[True, ~given]], x[:, given], bound=bound) / STEPS
+    sums = Sums(places, given, (one * weights[:, None]).T @ one / len(x), 1e-4, bound)
+    exact = np.cov(x.T, bias=True)
+    exact[np.ix_(given, given)] = 0.0
+    assert np.abs(corrected_moments(sums, private).covariances - exact).max() < 1e-6
+    assert np.abs(corrected_moments(sums, drawn).covariances - exact).max() < 0.05
+
+
+def test_covariances_that_no_weights_could_make_are_taken_for_noise():
+    curvature = np.array([[1.0, 0.999], [0.999, 1.0]])  # two contexts that say the same
+    found = curvature @ expected_weights(np.array([0.5, 0.3]), np.full(2, 0.05), curvature, np.full(2, 0.05))
+    assert abs(found[0] - found[1]) < 0.01 and abs(found.mean() - 0.4) < 0.03
+    sure = expected_weights(np.array([0.5, 0.3]), np.full(2, 1e-6), np.eye(2), np.ones(2))
+    assert np.allclose(sure, [0.5, 0.3], atol=1e-6)
+
+
+def test_a_calibrated_density_moves_towards_shares_and_covariances_of_drawn_rows():
+    bases, pool = _bases(), _pool(_bases())
+    _truth(bases, pool)
+    places = np.flatnonzero(bases.linear)
+    moments = Moments(places, np.cov(pool.functions[:, places].T, bias=True), 1e-3)
+    rows, every = np.ones(pool.count, bool), np.ones(4, bool)
+    targets = targets_of(2, bases, Released(moments, {}), pool, rows, readable=every, prior=np.ones(4))
+    uneven = np.linspace(0.5, 1.5, 10) / 10
+    targets = dataclasses.replace(targets, shares=uneven)
+    column = Column(targets.reads, np.zeros((len(targets.reads), 5)), np.zeros(10))
+    draw = np.random.default_rng(3)
+
+    def apart(drawn: Column) -> tuple[float, float]:
+        logits = ConditionalDensity(bases, (None,) * 4).logits(2, drawn, pool.functions, pool.codes)
+        pool.codes[2] = drawn_codes(logits, draw)
+        pool.functions[:, bases.functions_of(2)] = bases.of[2].table[pool.codes[2]]
+        held = np.bincount(pool.codes[2], minlength=10) / pool.count
+        x = pool.functions[:, targets.reads].astype(np.float64)
+        found = (x - x.mean(axis=0)).T @ pool.functions[:, bases.functions_of(2)][:, 0] / pool.count
+        return float(np.abs(held - uneven).sum()), float(np.abs(found - targets.covariances[:, 0]).max())
+
+    found = [apart(column)]
+    for _ in range(12):
+        column = calibrated(2, bases, targets, pool, rows, column, step=0.4)
+        found.append(apart(column))
+    assert found[-1][0] < found[0][0] / 2 and found[-1][1] < found[0][1] / 3

@@ -86,9 +86,20 @@ def test_the_context_of_a_row_is_its_parent_and_the_rows_before():
     np.testing.assert_array_equal(flat["patients.birth"], found["patients"].columns["birth"][found["visits"].parent])
     gap = (flat["admission"][later] - found["visits"].columns["discharge"][later - 1]) / 86_400e6
     np.testing.assert_array_equal(flat["admission since"][later], gap)
-    assert np.isnan(flat["first admission"][later]).all()
     many = np.bincount(found["visits"].parent, minlength=30)
     np.testing.assert_array_equal(flattened(found, made)["patients"].columns["number of visits"], many)
+
+
+def test_the_start_of_a_history_is_a_hidden_column_of_its_parent():
+    schema, tables = clinic_schema(), clinic(30)
+    made, found = designs(schema), families(tables)
+    flat = flattened(found, made)
+    visits, starts = found["visits"], flat["patients"].columns["first admission of visits"]
+    first = visits.rank == 1
+    np.testing.assert_array_equal(starts[visits.parent[first]], visits.columns["admission"][first])
+    assert np.isnan(np.delete(starts, visits.parent[first])).all()
+    np.testing.assert_array_equal(flat["visits"].columns["patients.first admission of visits"], starts[visits.parent])
+    assert "first admission of visits" not in flat["visits"].columns
 
 
 def test_the_mean_of_earlier_rows_leaves_out_what_is_missing():

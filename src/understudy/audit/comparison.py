@@ -26,7 +26,7 @@ from understudy.privacy.plan import Charge
 
 Floats = NDArray[np.float64]
 
-DRAWS = {"second moments": 2, "selected pair": 2}
+DRAWS = {"second moments": 2, "unit moments": 2, "selected pair": 2}
 """How often noise is drawn for a release; once for all others. A pair is drawn in two steps, row and place."""
 ROUNDING = 1e-9
 """Exact answers may differ by this part more than the sensitivity, through rounding of the numbers compared."""

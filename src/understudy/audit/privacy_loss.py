@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy import pipeline
-from understudy.privacy import counts, embedding, fused_counts, moments, row_draws, selection, sums
+from understudy.privacy import counts, embedding, fused_counts, moments, row_draws, selection, sums, unit_sums
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.pair_selection import PairSelection
 from understudy.privacy.rows import PrivateRows
@@ -43,6 +43,8 @@ GAUSSIAN: tuple[tuple[types.ModuleType, str], ...] = (
     (counts, "noisy_row_count"),
     (counts, "noisy_counts"),
     (moments, "noisy_second_moments"),
+    (unit_sums, "noisy_unit_counts"),
+    (unit_sums, "noisy_unit_moments"),
     (embedding, "noisy_embedding_sum"),
     (selection, "noisy_marginal_errors"),
 )

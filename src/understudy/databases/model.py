@@ -21,7 +21,7 @@ from understudy.model import load as load_single
 from understudy.privacy.receipt import Receipt
 from understudy.synthesizers import FITTED, FITTED_FAMILIES, METHODS
 from understudy.synthesizers.base import Method
-from understudy.synthesizers.relational.drawing import DrawnTable, draw_children
+from understudy.synthesizers.relational.drawing import DrawnTable, draw_children, with_starts
 from understudy.synthesizers.relational.fitted import FittedTable
 from understudy.synthesizers.relational.matching import matched
 from understudy.tables.column import Column
@@ -130,7 +130,8 @@ class DatabaseModel(Savable):
 
     def _draw_root(self, design: Design, n: int, where: Mapping[str, Any] | None, key: Key) -> DrawnTable:
         fitted = self.tables[design.table.name]
-        hidden = [column for column in design.own if column.name in design.counts.values()]
+        own = {*design.counts.values(), *design.starts.values()}
+        hidden = [column for column in design.own if column.name in own]
         values = design.values
         stated = design.own if values is None else dataclasses.replace(values, columns=(*values.columns, *hidden))
         if not n:
@@ -141,7 +142,8 @@ class DatabaseModel(Savable):
         object.__setattr__(self, "acceptance", model.acceptance)
         columns = _as_coded(read(frame, stated), fitted.encoder)
         place = np.arange(n)
-        return DrawnTable(columns, {**columns, **measured(columns, design.differences)}, place, np.ones_like(place))
+        whole = with_starts({**columns, **measured(columns, design.differences)}, design, key.child("starts"))
+        return DrawnTable(columns, whole, place, np.ones_like(place))
 
     def _frames(self, drawn: Mapping[str, DrawnTable], kind: str, key: Key) -> dict[str, Any]:
         keys: dict[str, dict[str, list[str]]] = {}

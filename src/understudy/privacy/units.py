@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.privacy.partitions import Partition, Places, Read, Units, count, from_bits, to_bits
+from understudy.privacy.partitions import Columns, Partition, Places, Read, Units, count, from_bits, to_bits
 
 ROWS_AT_ONCE = 2**22
 """Rows of units are brought together about this many at a time."""
@@ -91,32 +91,42 @@ def bounded_readers(parts: Sequence[Read], most: int, key: Key) -> list[Read]:
 
 def brought_together(parts: Sequence[Partition], rows: int) -> Iterator[tuple[Units, Places]]:
     """The units of all rows and the rows' numbers, ascending: all rows of a unit at a time, of some units at a time."""
-    for whose, numbers, _ in _grouped(parts, rows, None):
+    for whose, numbers, _ in _grouped(parts, rows, ()):
         yield whose, numbers
 
 
 def with_column(parts: Sequence[Partition], column: str) -> Iterator[tuple[Units, NDArray[Any]]]:
     """The units of all rows and one column: all rows of a unit at a time, of some units at a time."""
-    for whose, _, exact in _grouped(parts, sum(count(part) for part in parts), column):
+    for whose, exact in with_columns(parts, (column,)):
+        yield whose, exact[column]
+
+
+def with_columns(parts: Sequence[Partition], columns: Sequence[str]) -> Iterator[tuple[Units, Columns]]:
+    """The units of all rows and some columns: all rows of a unit at a time, of some units at a time."""
+    for whose, _, exact in _grouped(parts, sum(count(part) for part in parts), columns):
         yield whose, exact
 
 
-def _grouped(parts: Sequence[Partition], rows: int, column: str | None) -> Iterator[tuple[Units, Places, NDArray[Any]]]:
+def _grouped(parts: Sequence[Partition], rows: int, columns: Sequence[str]) -> Iterator[tuple[Units, Places, Columns]]:
     groups = max(1, math.ceil(rows / ROWS_AT_ONCE))
     for group in range(groups):
-        found: list[tuple[Units, Places, NDArray[Any]]] = []
+        found: list[tuple[Units, Places]] = []
+        cells: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
         for part in parts:
             whose = part.exact_units()
             assert whose is not None  # every row has a unit
             at = np.arange(len(whose)) if part.kept is None else part.kept
-            exact = at if column is None else part.exact([column])[column]
+            exact = part.exact(columns) if columns else {}
             if groups > 1:
                 word = whose if whose.ndim == 1 else whose[:, 0]
                 mine = word.astype(np.uint64) % np.uint64(groups) == group
-                whose, at, exact = whose[mine], at[mine], exact[mine]
-            found.append((whose, at + part.first, exact))
-        whose, numbers, exact = (np.concatenate(each) for each in zip(*found, strict=True))
-        yield whose, numbers, exact
+                whose, at = whose[mine], at[mine]
+                exact = {name: column[mine] for name, column in exact.items()}
+            found.append((whose, at + part.first))
+            for name in columns:
+                cells[name].append(exact[name])
+        whose, numbers = (np.concatenate(each) for each in zip(*found, strict=True))
+        yield whose, numbers, {name: np.concatenate(each) for name, each in cells.items()}
 
 
 def distinct(whose: Units, codes: NDArray[np.int64]) -> NDArray[np.int64]:

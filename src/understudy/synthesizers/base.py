@@ -94,6 +94,7 @@ class HistoryNames:
     """The columns that the order of a history is drawn with: where it starts, or a gap from the row before.
 
     Attributes:
+        start: The column of the context that says where a history starts.
         before: The column of the row before that gaps are reckoned from.
         unit: The length of a gap of 1 on the scale of the order.
     """
@@ -131,8 +132,11 @@ class Simulation(Protocol):
     @property
     def history(self) -> "HistoryNames | None": ...
 
-    def rows(self, generator: "GivenSampler", n: int, *, key: Key) -> Levels:
-        """About `n` rows with the levels of all columns, as many of each unit as are learned from."""
+    def rows(self, generator: "GivenSampler", n: int, *, key: Key) -> tuple[Levels, NDArray[np.int64]]:
+        """About `n` rows with the levels of all columns, as many of each unit as are learned from, and their units.
+
+        Rows of a unit stand together.
+        """
         ...
 
 

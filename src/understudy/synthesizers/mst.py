@@ -163,7 +163,8 @@ class MST(Settings):
             )
         )
         part, edges = np.arange(len(names)), list[Clique]()
-        opened = ~np.eye(len(names), dtype=np.bool_)
+        given = np.isin(names, list(ledger.context))  # what is given is not drawn, and tells nothing by itself
+        opened = ~(np.eye(len(names), dtype=np.bool_) | (given[:, None] & given))
         while len(edges) < len(names) - 1:
             what, draw = "which columns go together", key.child(f"edge {len(edges)}")
             i, j = selection.choose(opened, what=what, planned="tree", ledger=ledger, key=draw)

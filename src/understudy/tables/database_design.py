@@ -45,7 +45,7 @@ class History:
 
     Attributes:
         column: The column that orders it.
-        start: The hidden column that holds it in first rows, and is missing in others.
+        start: The hidden column of the parent that holds it for its first row, and is missing without one.
         gap: The hidden column that holds the distance from the row before, and is missing in first rows.
         base: The column of the row before that it is reckoned from: itself, or one that a rule names.
         unit: The length of one step of the gap on the scale of a table.
@@ -69,6 +69,7 @@ class Design:
         own: The schema of what is drawn: its columns, differences in place of some, and the hidden ones.
         context: What it is drawn given.
         counts: For each child, the hidden column that says how many there are.
+        starts: For each child with an order, the hidden column that says where it begins.
         history: If it has an order.
         rules: Inequalities with the parent's row or the row before.
         ages: Columns that are ages.
@@ -89,6 +90,7 @@ class Design:
     max_rows: int
     unit: str
     second_keys: tuple[SecondKey, ...] = ()
+    starts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def flat(self) -> Schema:
@@ -114,12 +116,12 @@ class Design:
         if self.history is None:
             return ()
         ages = [each.column for each in self.ages if each.at == self.history.column]
-        return self.history.start.name, self.history.gap.name, self.history.column, *ages
+        return self.history.gap.name, self.history.column, *ages
 
     @property
     def derived(self) -> tuple[str, ...]:
         """What follows from the order of a history and is never drawn: the order itself, and ages."""
-        return self.early[2:]
+        return self.early[1:]
 
     @property
     def drawn(self) -> tuple[str, ...]:
@@ -128,22 +130,25 @@ class Design:
 
     # From values ------------------------------------------------------------------------------------------------------
 
-    def measured(self, values: Arrays, previous: Whole, children: Mapping[str, Whole]) -> dict[str, NDArray[Any]]:
+    def measured(
+        self, values: Arrays, previous: Whole, children: Mapping[str, Whole], starts: Arrays
+    ) -> dict[str, NDArray[Any]]:
         """The columns of `own` from values of rows that are sorted by parent and rank.
 
         Args:
             previous: The place of the row before; -1 for a first row.
             children: For each child, how many of its rows hang on every row.
+            starts: For each child with an order, that of the first of them.
         """
         found = with_differences(values, self.differences)
         first = previous < 0
         if self.history is not None:
             order = values[self.history.column]
             gap = (order - values[self.history.base][previous]) / self.history.unit
-            found[self.history.start.name] = np.where(first, order, np.nan)
             found[self.history.gap.name] = np.where(first, np.nan, gap)
         for child, name in self.counts.items():
             found[name] = children[child].astype(np.float64)
+        found |= {name: starts[child] for child, name in self.starts.items()}
         if self.values is None and not self.counts and not self.second_keys:
             found[self.own.names[0]] = np.zeros(len(previous), np.int64)
         return {name: found[name] for name in self.own.names if name in found}
@@ -165,7 +170,7 @@ class Design:
         """The order of drawn rows, and the ages that follow from it.
 
         Args:
-            drawn: Start and gap.
+            drawn: The start of first rows, the gap of others.
             before: The values of the rows before; None for first rows.
             parent: The values of the parents' rows.
         """
@@ -223,17 +228,19 @@ def designs(schema: DatabaseSchema, epsilon: float = 1.0) -> dict[str, Design]:
 def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsilon: float) -> Design:
     table = schema[name]
     values = _values(table)
-    history = _history(table, [rule for rule in schema.link_rules if rule.table == name])
+    history = _history_of(schema, name)
     counts = {child: f"number of {child}" for child in schema.children(name)}
     columns = list(modelled(values).columns) if values is not None else []
     hidden = [
         Column(name=column, kind="integer", low=0, high=int(schema[child].max_per_parent or 1))
         for child, column in counts.items()
     ]
+    begun = {child: found for child in counts if (found := _history_of(schema, child)) is not None}
+    hidden += [each.start for each in begun.values()]
     ages = tuple(each for each in schema.age_rules if each.table == name)
     if history is not None:
         early = [history.column, *(each.column for each in ages if each.at == history.column)]
-        columns = [history.start, history.gap, *sorted(columns, key=lambda each: each.name not in early)]
+        columns = [history.gap, *sorted(columns, key=lambda each: each.name not in early)]
     ancestors = schema.path(name)[:-1]
     learned = learned_rows(schema.max_rows(name), epsilon)
     unit = {"unit": f"unit of {name}", "max_rows_per_unit": learned} if ancestors else {}
@@ -254,6 +261,7 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsil
         max_rows=learned,
         unit=schema.unit,
         second_keys=seconds,
+        starts={child: each.start.name for child, each in begun.items()},
     )
 
 
@@ -273,7 +281,8 @@ def _values(table: TableSchema) -> Schema | None:
     return dataclasses.replace(schema, constraints=tuple(rules))
 
 
-def _history(table: TableSchema, rules: list[LinkRule]) -> History | None:
+def _history_of(schema: DatabaseSchema, name: str) -> History | None:
+    table, rules = schema[name], [rule for rule in schema.link_rules if rule.table == name]
     if table.order is None:
         return None
     column = table[table.order]
@@ -289,7 +298,7 @@ def _history(table: TableSchema, rules: list[LinkRule]) -> History | None:
         gap = Column(name=f"{column.name} since", kind="integer", low=int(strict), high=most, nullable=True)
     else:
         gap = Column(name=f"{column.name} since", kind="continuous", low=0.0, high=wide, nullable=True)
-    start = dataclasses.replace(column, name=f"first {column.name}", nullable=True)
+    start = dataclasses.replace(column, name=f"first {column.name} of {name}", nullable=True)
     return History(column.name, start, gap, base, unit)
 
 
@@ -305,7 +314,7 @@ def _context(
     for ancestor in schema.path(table.name)[:-1]:
         hidden = made[ancestor].history
         skipped = {made[ancestor].counts.get(schema.path(table.name)[len(schema.path(ancestor))])}
-        skipped |= set() if hidden is None else {hidden.start.name, hidden.gap.name}
+        skipped |= set() if hidden is None else {hidden.gap.name}
         skipped |= {column.name for each in made[ancestor].second_keys for column in each.hidden}
         for column in made[ancestor].own:
             if column.name not in skipped and len(column.values or "ab") > 1:
@@ -318,7 +327,7 @@ def _context(
         for kind, (low, high) in PLACES.items():
             bounds = {"low": low, "high": 1 if high is None else most - 1 + low}
             places.append(Context(kind, Column(name=f"{kind} of it", kind="integer", **bounds), table.name))
-        hidden = set() if history is None else {history.start.name, history.gap.name}
+        hidden = set() if history is None else {history.gap.name}
         hidden |= {column.name for each in seconds for column in each.hidden}
         for column in own:
             if column.name in hidden or len(column.values or "ab") < 2:

@@ -139,7 +139,8 @@ def flattened(families: Mapping[str, Members], designs: Mapping[str, Design]) ->
             linked: dict[str, NDArray[Any]] = {}
             for second in design.second_keys:
                 linked |= second_key_columns(second, these.leads[second.column], families[second.table].columns)
-            own[name] = design.measured(these.columns, these.previous, children) | linked
+            starts = {child: _starts(families[child], designs[child], len(these.unit)) for child in design.starts}
+            own[name] = design.measured(these.columns, these.previous, children, starts) | linked
             places, ancestors = these.parent, dict[str, dict[str, NDArray[Any]]]()
             for ancestor in reversed(design.ancestors):
                 ancestors[ancestor] = {column: cells[places] for column, cells in own[ancestor].items()}
@@ -155,6 +156,14 @@ def flattened(families: Mapping[str, Members], designs: Mapping[str, Design]) ->
                 if each.kind in ("ancestor", "previous") and each.source in source:
                     labels[each.name] = source[each.source]
             found[name] = FlatTable(columns={**context, **own[name]}, labels=labels, unit=these.unit)
+    return found
+
+
+def _starts(children: Members, design: Design, parents: int) -> NDArray[np.float64]:
+    """Where the history of every parent's children begins; NaN if it has none."""
+    assert design.history is not None  # else nothing begins
+    found, first = np.full(parents, np.nan), children.rank == 1
+    found[children.parent[first]] = children.columns[design.history.column][first]
     return found
 
 

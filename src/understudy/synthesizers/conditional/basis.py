@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from understudy.encoding.bins import Bins
 from understudy.encoding.columns import ColumnEncoder
 from understudy.encoding.encoder import Encoder
-from understudy.encoding.features import Feature
 from understudy.privacy.normal_scores import mean_score
 
 Floats = NDArray[np.float64]
@@ -40,8 +39,6 @@ class Basis:
         table: (bins, functions).
         degrees: The frequency of a cosine; of a score and of a flag, 1.
         linear: Which functions are linear.
-        features: Of linear functions, the feature of a row that it is the mean of, over a bin; in their order.
-        units: Of linear functions, the deviation of these means, which they are divided by.
         number: Whether it is a number.
     """
 
@@ -49,12 +46,10 @@ class Basis:
     table: Floats
     degrees: Whole
     linear: NDArray[np.bool_]
-    features: tuple[Feature, ...]
-    units: Floats
     number: bool
 
 
-def basis_of(name: str, known: ColumnEncoder, bins: Bins, *, structural: bool) -> Basis:
+def basis_of(known: ColumnEncoder, bins: Bins, *, structural: bool) -> Basis:
     """The functions of a column.
 
     Args:
@@ -66,8 +61,7 @@ def basis_of(name: str, known: ColumnEncoder, bins: Bins, *, structural: bool) -
         table = np.eye(len(shares))
         common = np.argsort(-shares, kind="stable")[:MOST_CATEGORIES]
         linear = np.isin(np.arange(len(shares)), common) & (shares > LEAST_SHARE)
-        features = tuple(Feature(name, int(i)) for i in np.flatnonzero(linear))
-        return Basis(shares, table, np.ones(len(shares), np.int64), linear, features, np.ones(len(features)), False)
+        return Basis(shares, table, np.ones(len(shares), np.int64), linear, False)
     score = mean_score(bins.edges[:-1], bins.edges[1:])
     masses = np.maximum(np.diff(bins.edges), 1e-9)
     powers = _orthogonal(score, (bins.edges[:-1] + bins.edges[1:]) / 2, masses / masses.sum())
@@ -80,10 +74,7 @@ def basis_of(name: str, known: ColumnEncoder, bins: Bins, *, structural: bool) -
         table[-1, powers.shape[1] :] = 1.0
     degrees = np.append(np.arange(powers.shape[1]) + 1, np.ones(flags, np.int64))
     linear = np.append(np.arange(powers.shape[1]) == 0, np.ones(flags, bool))
-    features = (*[Feature(name)] * (powers.shape[1] > 0), *[Feature(name, 1)] * flags)
-    spread = max(float(np.sqrt(masses @ score**2 / masses.sum())), 1e-3)
-    units = np.append(np.full(len(features) - flags, spread), np.ones(flags))
-    return Basis(shares, table, degrees, linear, features, units, True)
+    return Basis(shares, table, degrees, linear, True)
 
 
 def _orthogonal(score: Floats, level: Floats, masses: Floats) -> Floats:
@@ -141,5 +132,5 @@ class Bases:
 
 def bases_of(encoder: Encoder, bins: Mapping[str, Bins], order: Sequence[str], structural: Collection[str]) -> Bases:
     """The functions of all columns, in this order."""
-    made = [basis_of(name, encoder.columns[name], bins[name], structural=name in structural) for name in order]
+    made = [basis_of(encoder.columns[name], bins[name], structural=name in structural) for name in order]
     return Bases(tuple(order), tuple(bins[name] for name in order), tuple(made))

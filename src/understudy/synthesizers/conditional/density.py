@@ -154,7 +154,7 @@ class ConditionalDensity:
             shares, table, degrees, linear = (
                 arrays[f"{j} {part}"] for part in ("shares", "table", "degrees", "linear")
             )
-            bases.append(Basis(shares, table, degrees, linear, (), np.zeros(0), bool(number)))
+            bases.append(Basis(shares, table, degrees, linear, bool(number)))
             column = None
             if f"{j} reads" in arrays:
                 reads, weights, constants = (arrays[f"{j} {part}"] for part in ("reads", "weights", "constants"))

@@ -1,9 +1,10 @@
 """A table of children is fitted: what is measured of it, and how its densities learn that.
 
-1. Second moments of the linear functions of the context and of all columns, in one release.
+1. Second moments of the linear functions of the context and of all columns, in one release. What weights of units do
+   to them, and to counts, drawn families say (correcting.py).
 2. Families are drawn, and the densities are fitted on their contexts (learning.py); again, until contexts have settled.
 3. Pairs of columns that drawn families have most wrong are chosen, counted and learned, in a few rounds.
-4. Families are drawn and densities fitted a few times more.
+4. Families are drawn and densities fitted a few times more, and at last moved a little (calibrating.py).
 
 Contexts are those of drawn families, so that a history that drifts is seen and mended, and nothing is spent on what a
 context is like by itself.
@@ -18,17 +19,27 @@ from numpy.typing import NDArray
 
 from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
-from understudy.encoding.bins import make_bins
+from understudy.encoding.bins import bin_rows, make_bins
 from understudy.encoding.encoder import Encoder
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.base import HistoryNames, Simulation
 from understudy.synthesizers.conditional.basis import Bases, bases_of
+from understudy.synthesizers.conditional.calibrating import calibrated
+from understudy.synthesizers.conditional.correcting import corrected_moments, corrected_pair
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, drawn_codes
 from understudy.synthesizers.conditional.landing import Landing, landing_of, landing_shares
 from understudy.synthesizers.conditional.learning import learned, mixed
-from understudy.synthesizers.conditional.measuring import CHOICE, MOMENTS, PAIRS, PairRounds, measure_moments
+from understudy.synthesizers.conditional.measuring import (
+    CHOICE,
+    MOMENTS,
+    PAIRS,
+    PairCount,
+    PairRounds,
+    Sums,
+    measure_moments,
+)
 from understudy.synthesizers.conditional.pools import CodedPool, coded, pair_shares, raked
 from understudy.synthesizers.conditional.shares import encoder_noise, with_counted
 from understudy.synthesizers.conditional.targets import Released, targets_of
@@ -53,6 +64,10 @@ WARMING = (0.02, 0.02, 0.05, 0.15, 0.4, 1.0)
 STEP = 0.5
 """After these, densities move so far towards the next fit. A fit is made for the contexts of the last families, and
 changes them: whole steps overshoot where many columns hang on the row before."""
+CALIBRATIONS = (0.4, 0.3, 0.2, 0.15, 0.1)
+"""At the end densities move by these parts against what drawn families have wrong, ..."""
+STAYING = 0.3
+"""... and columns that may stay as they are by this part of it, since what they have wrong stays too."""
 MOMENTS_PART, CHOICE_PART = 0.3, 0.08
 """Parts of what is left beside the encoder; the rest counts pairs."""
 MOST_RAKED = 40
@@ -84,19 +99,21 @@ def fit_conditional(
         Rows are read by `measure_moments` and by `PairRounds`.
     """
     bases = bases_of(encoder, make_bins(encoder, BINS), encoder.schema.names, simulation.structural)
-    moments = measure_moments(rows, encoder, bases, ledger=ledger, key=key.child("moments"))
-    fitting = _Fitting(bases, simulation, Released(moments, {}), encoder, pool_rows, key.child("families"))
-    noise = encoder_noise(encoder, fitting.counted, ledger)
+    coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
+    total = max(encoder.rows, 1.0)
+    moments = measure_moments(coded_rows, bases, simulation.given, total=total, ledger=ledger, key=key.child("moments"))
+    fitting = _Fitting(bases, simulation, moments, encoder, ledger, pool_rows, key.child("families"))
     for _ in range(FIRST_FITS):
         fitting.fit()
-    pairs = PairRounds(rows, encoder, bases, ledger=ledger, key=key.child("pairs"))
+    pairs = PairRounds(coded_rows, bases, total=total, ledger=ledger, key=key.child("pairs"))
     left = ledger.planned(PAIRS).times
     for rounds in range(ROUNDS, 0, -1):
         left -= fitting.measure(pairs, -(-left // rounds))
-        fitting.use(with_counted(bases, noise, pairs.counted))
         fitting.fit()
     for _ in range(LAST_FITS):
         fitting.fit()
+    for step in CALIBRATIONS:
+        fitting.calibrate(step)
     return fitting.density
 
 
@@ -111,12 +128,14 @@ class _Fitting:
         self,
         bases: Bases,
         simulation: Simulation,
-        released: Released,
+        sums: Sums,
         encoder: Encoder,
+        ledger: Ledger,
         pool_rows: int,
         key: Key,
     ):
-        self._bases, self._simulation, self._released, self._key = bases, simulation, released, key
+        self._bases, self._simulation, self._key = bases, simulation, key
+        self._encoded, self._sums, self._counted = bases, sums, dict[tuple[int, int], PairCount]()
         self._pool_rows = pool_rows
         given, derived, structural, self._smooth = (
             np.array([name in some for name in bases.names])
@@ -135,12 +154,8 @@ class _Fitting:
         categories = [j for j in np.flatnonzero(self._drawn).tolist() if not bases.of[j].number]
         before = [place.get(f"previous.{bases.names[j]}", j) for j in categories]
         self._stays = [(i, j) for i, j in zip(before, categories, strict=True) if i != j]
-
-    @property
-    def counted(self) -> list[str]:
-        """The columns that the encoder counted and that families should have the shares of."""
-        found = self._drawn | (self._earlier & ~self._smooth)
-        return [name for name, each in zip(self._bases.names, found.tolist(), strict=True) if each]
+        shared = np.flatnonzero(self._drawn | (self._earlier & ~self._smooth))
+        self._noise = encoder_noise(encoder, [bases.names[j] for j in shared], ledger)
 
     def _start(self, j: int) -> Column:
         """A column that depends on nothing."""
@@ -149,11 +164,15 @@ class _Fitting:
         constants[-1] = HARDLY if self._forced[j] else constants[-1]
         return Column(np.zeros(0, np.int64), np.zeros((0, own.table.shape[1])), constants)
 
+    def _drawn_pool(self) -> CodedPool:
+        """Rows of families that the densities draw."""
+        self._number += 1
+        drawn = self._simulation.rows(self.density, self._pool_rows, key=self._key.child(f"pool {self._number}"))
+        return coded(self._bases, *drawn, self.density.landing)
+
     def _pool(self) -> CodedPool:
         """Rows of families that the densities draw, and of those that they drew before: contexts change slowly then."""
-        self._number += 1
-        levels = self._simulation.rows(self.density, self._pool_rows, key=self._key.child(f"pool {self._number}"))
-        new, old = coded(self._bases, levels, self.density.landing), self._last
+        new, old = self._drawn_pool(), self._last
         self._last = new
         found = new.joined(old)
         known = np.flatnonzero(self._earlier & ~self._smooth).tolist()
@@ -165,6 +184,7 @@ class _Fitting:
         A column that was fitted is drawn again in the pool, so that the next one reads what it will be drawn given.
         """
         pool, columns = self._pool(), list(self.density.columns)
+        released = self._corrected(pool)
         draw = self._key.child(f"redrawn {self._number}").numpy()
         waiting = (self._earlier & (self._number <= STAGES[0])) | (self._smooth & (self._number <= STAGES[1]))
         part = WARMING[min(self._number, len(WARMING)) - 1]
@@ -173,7 +193,7 @@ class _Fitting:
             rows = pool.codes[j] < self._bases.bins[j].size - 1 if self._forced[j] else np.ones(pool.count, bool)
             if not rows.any():
                 continue
-            targets = targets_of(j, self._bases, self._released, pool, rows, readable=~waiting, prior=prior)
+            targets = targets_of(j, self._bases, released, pool, rows, readable=~waiting, prior=prior)
             if self._forced[j]:
                 targets.shares[-1] = 0.0
             if self.density.landing is not None and self.density.landing.column == j:
@@ -186,25 +206,42 @@ class _Fitting:
                 pool.functions[:, self._bases.functions_of(j)] = self._bases.of[j].table[pool.codes[j]]
         self.density = dataclasses.replace(self.density, columns=tuple(columns))
 
+    def calibrate(self, step: float) -> None:
+        """Moves all densities by a part against what families that they draw have wrong."""
+        pool, columns = self._drawn_pool(), list(self.density.columns)
+        released, everything = self._corrected(pool), np.ones(len(columns), bool)
+        prior = np.where(self._given, PRIOR_OF_CONTEXT, PRIOR)
+        for j in np.flatnonzero(self._drawn).tolist():
+            rows = pool.codes[j] < self._bases.bins[j].size - 1 if self._forced[j] else np.ones(pool.count, bool)
+            column = columns[j]
+            if column is None or not rows.any() or (self._forced[j] and self.density.landing is not None):
+                continue
+            targets = targets_of(j, self._bases, released, pool, rows, readable=everything, prior=prior)
+            part = step * (STAYING if column.before >= 0 else 1.0)
+            columns[j] = calibrated(j, self._bases, targets, pool, rows, column, step=part)
+        self.density = dataclasses.replace(self.density, columns=tuple(columns))
+
+    def _corrected(self, pool: CodedPool) -> Released:
+        """What was released, as a pool says that it is without weights; shares of columns follow from it."""
+        pairs = {at: corrected_pair(each, self._bases, pool) for at, each in self._counted.items()}
+        self._bases = with_counted(self._encoded, self._noise, pairs.values())
+        self.density = dataclasses.replace(self.density, bases=self._bases)
+        return Released(corrected_moments(self._sums, pool), pairs)
+
     def measure(self, pairs: PairRounds, many: int) -> int:
         """Chooses and counts so many pairs; fewer if no more are open."""
         pool = self._pool()
         pairs.compare(pair_shares(self._bases, pool, self._drawn), pool.count)
         opened = self._askable.copy()
-        for i, j in self._released.pairs:
+        for i, j in self._counted:
             opened[i, j] = opened[j, i] = False
         for done in range(many):
             if not opened.any():
                 return done
             i, j = self._stays.pop() if self._stays else pairs.choose(opened)
-            self._released.pairs[i, j] = pairs.count(i, j)
+            self._counted[i, j] = pairs.count(i, j)
             opened[i, j] = opened[j, i] = False
         return many
-
-    def use(self, bases: Bases) -> None:
-        """Goes on with these bases, which have other shares."""
-        self._bases = bases
-        self.density = dataclasses.replace(self.density, bases=bases)
 
 
 def _askable(drawn: Flags, forced: Flags, known: Flags, smooth: Flags) -> Flags:
@@ -227,4 +264,4 @@ def _landing(bases: Bases, encoder: Encoder, history: HistoryNames) -> tuple[Lan
         of_order,
         history.unit,
     )
-    return made, landing_shares(made, encoder.columns[history.start], of_order)
+    return made, landing_shares(made, encoder.columns[history.start], encoder.columns[history.gap], of_order)

@@ -10,7 +10,8 @@ At the minimum the pool has the covariances t - λ W: what is within the noise s
 variance of f times that of g: a weight moves its covariance by about W s², so that this is the best estimate of a
 weight whose square is expected to be v, less for higher frequencies. It is the conditional model of maximum entropy
 that has these covariances, or the most likely one under a normal prior of the weights. That two columns of a context
-say the same is known from the pool, and counted once.
+say the same is known from the pool, and counted once; t is what is expected of the released covariances then
+(`targets.expected_weights`).
 
 The one rule: no private row comes here.
 
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from understudy.synthesizers.conditional.basis import Bases
 from understudy.synthesizers.conditional.density import Column, add_stay
 from understudy.synthesizers.conditional.pools import CodedPool
-from understudy.synthesizers.conditional.targets import Targets
+from understudy.synthesizers.conditional.targets import Targets, expected_weights
 
 Floats = NDArray[np.float64]
 Single = NDArray[np.floating[Any]]
@@ -148,10 +149,13 @@ class _Problem:
             information = np.maximum(spreads[reads] * variance, 1e-7)
             prior = targets.prior[reads] / (degrees[reads] * own.degrees[q]) ** 2
             penalty = np.maximum(targets.noise[reads, q] ** 2 / information, LEAST_PENALTY * information) / prior
-            factor = np.linalg.cholesky(variance * among[np.ix_(reads, reads)] + np.diag(penalty + SINGULAR))
+            curvature = variance * among[np.ix_(reads, reads)]
+            noise = targets.noise[reads, q]
+            wanted = curvature @ expected_weights(targets.covariances[reads, q], noise, curvature, prior)
+            factor = np.linalg.cholesky(curvature + np.diag(penalty + SINGULAR))
             place = slice(first, first + len(reads))
             scale = np.linalg.inv(factor).T.astype(np.float64)
-            found.append(_Part(q, reads, place, penalty, targets.covariances[reads, q], scale))
+            found.append(_Part(q, reads, place, penalty, wanted, scale))
             first += len(reads)
         return found
 

@@ -1,94 +1,85 @@
 """What is measured of a table of children: second moments of all linear functions at once, and counts of some pairs.
 
-The one rule: rows go to `noisy_second_moments`, `PairSelection` and `noisy_counts`, and nowhere else. What comes
+What a unit adds to them is bounded as a whole: rows of units that are much alike weigh less (privacy/unit_weights.py).
+Drawn families are weighted in the same way before they are compared (correcting.py).
+
+The one rule: rows go to `noisy_unit_moments`, `PairSelection` and `noisy_unit_counts`, and nowhere else. What comes
 back is public.
 """
 
 import dataclasses
 import math
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
-from understudy.encoding.bins import bin_rows
-from understudy.encoding.encoder import Encoder
-from understudy.encoding.features import Feature, feature_rows
-from understudy.privacy.counts import noisy_counts
 from understudy.privacy.ledger import Ledger
-from understudy.privacy.moments import noisy_second_moments
 from understudy.privacy.pair_selection import PairErrors, PairSelection
-from understudy.privacy.row_maps import Clip
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.unit_sums import noisy_unit_counts, noisy_unit_moments
 from understudy.synthesizers.conditional.basis import Bases
-from understudy.synthesizers.moments import squared_clip_norm
 
 Floats = NDArray[np.float64]
 
 MOMENTS, CHOICE, PAIRS = "moments", "choice", "pairs"
 """The planned mechanisms are called this."""
-ONE = "one"
-"""A column of ones is called this: products with it are means."""
-LEAST_KEPT = 0.3
-"""Clipping is taken to leave at least this part of a square."""
-NOISE_TARGET = 0.008
-"""Rows are clipped so that the noise of a covariance is this, ..."""
-CLIP_RANGE = (1.1, 2.5)
-"""... within these multiples of their expected squared norm."""
+MOMENTS_BOUND = 0.75
+"""A unit of m rows adds to the moments at most this times √m times the expected squared norm of a row, ..."""
+PAIRS_BOUND = 1.0
+"""... and to the counts of a pair this times √m: what m rows have if all of them differ."""
 NOISE_LEFT = 1.0
 """What is below the noise of a count, and so not learned, counts as this part of it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Moments:
-    """Covariances of linear functions.
+class Sums:
+    """Weighted second moments of 1 and of the linear functions, as they were released: means over all rows.
 
     Attributes:
-        places: Of these functions among all.
-        covariances: (functions, functions).
-        noise: The deviation of the noise of one.
+        places: Of the functions among all.
+        given: Which of them are of columns that are given. Products of two of these are 0, and unknown.
+        means: (1 and functions, 1 and functions).
+        noise: The deviation of one.
+        bound: Of the norm of what a unit adds to the sums.
     """
 
     places: NDArray[np.int64]
-    covariances: Floats
+    given: NDArray[np.bool_]
+    means: Floats
     noise: float
+    bound: float
 
 
-def measure_moments(rows: PrivateRows, encoder: Encoder, bases: Bases, *, ledger: Ledger, key: Key) -> Moments:
+def measure_moments(
+    coded: PrivateRows, bases: Bases, given: Collection[str], *, total: float, ledger: Ledger, key: Key
+) -> Sums:
     """Releases second moments of the linear functions of all columns.
 
+    Args:
+        coded: Rows of bins.
+        given: The columns whose products with each other are not wanted.
+        total: About how many rows there are.
+
     Privacy:
-        One release of `noisy_second_moments`. Rows are clipped to a norm that follows from public numbers.
+        One release of `noisy_unit_moments`. What a unit adds is bounded by a norm that follows from public numbers.
     """
     places = np.flatnonzero(bases.linear)
-    features: list[Feature] = [feature for each in bases.of for feature in each.features]
-    squares = bases.squares[places]
-    locked = feature_rows(rows, encoder, features, key=key)
-    locked = locked.derive({ONE: Clip(features[0].name, 1.0, 1.0)}, keep=True)
-    noise, total = ledger.noise(MOMENTS) * rows.max_rows_per_unit, max(encoder.rows, 1.0)
-    squared = squared_clip_norm(
-        1.0 + float(np.sum(squares)),
-        noise=noise,
-        rows=total,
-        noise_target=NOISE_TARGET,
-        clip_range=CLIP_RANGE,
-        largest_weighting=0.0,
-    )
-    found = noisy_second_moments(
-        locked,
-        [ONE, *(feature.name for feature in features)],
-        clip_norm=math.sqrt(squared),
+    expected = 1.0 + float(np.sum(bases.squares[places]))
+    bound = MOMENTS_BOUND * math.sqrt(coded.max_rows_per_unit) * expected
+    found = noisy_unit_moments(
+        coded,
+        {name: each.table[:, each.linear] for name, each in zip(bases.names, bases.of, strict=True)},
+        [name for name in bases.names if name in given],
+        bound=bound,
         what="second moments of the context and the columns",
         planned=MOMENTS,
         ledger=ledger,
-        key=key.child("moments"),
+        key=key,
     )
-    kept = max(float(found[0, 0]) / total, LEAST_KEPT)  # what clipping has left of a square, on average
-    units = np.concatenate([each.units for each in bases.of])
-    found, deviation = found / (total * kept), noise * squared / (math.sqrt(2) * total * kept)
-    means = found[0, 1:] / units
-    covariances = found[1:, 1:] / np.outer(units, units) - np.outer(means, means)
-    return Moments(places, covariances, deviation)
+    among = np.array([bases.names[j] in given for j in bases.owners[places]])
+    return Sums(places, among, found / total, ledger.noise(MOMENTS) * bound / (math.sqrt(2) * total), bound)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,12 +90,14 @@ class PairCount:
         first, second: The columns, by their number.
         shares: (bins of the first, bins of the second).
         noise: The deviation of one.
+        bound: Of the norm of what a unit adds to the counts; rows of units that would add more weigh less.
     """
 
     first: int
     second: int
     shares: Floats
     noise: float
+    bound: float
 
 
 class PairRounds:
@@ -114,14 +107,12 @@ class PairRounds:
         counted: The counts so far.
 
     Privacy:
-        Rows are read by `PairSelection` and `noisy_counts`.
+        Rows are read by `PairSelection` and `noisy_unit_counts`.
     """
 
-    def __init__(self, rows: PrivateRows, encoder: Encoder, bases: Bases, *, ledger: Ledger, key: Key):
-        self._rows, self._bases, self._ledger, self._key = rows, bases, ledger, key
-        self._total = max(encoder.rows, 1.0)
-        coded = dict(zip(bases.names, bases.bins, strict=True))
-        self._coded = bin_rows(rows, encoder, coded, key=key.child("codes"))
+    def __init__(self, coded: PrivateRows, bases: Bases, *, total: float, ledger: Ledger, key: Key):
+        self._coded, self._bases, self._ledger, self._key, self._total = coded, bases, ledger, key, total
+        self._bound = PAIRS_BOUND * math.sqrt(coded.max_rows_per_unit)
         self._sizes = [each.size for each in bases.bins]
         self._selection = PairSelection(self._coded, bases.names, self._sizes)
         self._count = 0
@@ -131,7 +122,7 @@ class PairRounds:
         """Takes what a pool of so many rows has from now on: shares of rows by the bins of all columns, in pairs."""
         starts = np.cumsum([0, *self._sizes[:-1]])
         expected = pairs * self._total
-        noise = self._ledger.noise(PAIRS) * self._rows.max_rows_per_unit
+        noise = self._ledger.noise(PAIRS) * self._bound
         chance = np.sqrt(expected * (2 / np.pi) * (1.0 + self._total / max(pool, 1)))
         penalty = np.minimum(chance, 2 * expected) + NOISE_LEFT * np.minimum(math.sqrt(2 / math.pi) * noise, expected)
         penalties = np.add.reduceat(np.add.reduceat(penalty, starts, axis=0), starts, axis=1)
@@ -161,15 +152,16 @@ class PairRounds:
     def count(self, first: int, second: int) -> PairCount:
         """Counts the rows in the bins of two columns."""
         a, b = self._bases.names[first], self._bases.names[second]
-        counts = noisy_counts(
+        counts = noisy_unit_counts(
             self._coded,
             [a, b],
             [self._sizes[first], self._sizes[second]],
+            bound=self._bound,
             what=f"count '{a}' with '{b}'",
             planned=PAIRS,
             ledger=self._ledger,
             key=self._key.child("count").child(a).child(b),
         )
-        noise = self._ledger.noise(PAIRS) * self._rows.max_rows_per_unit
-        self.counted.append(PairCount(first, second, counts / self._total, noise / self._total))
+        noise = self._ledger.noise(PAIRS) * self._bound / self._total
+        self.counted.append(PairCount(first, second, counts / self._total, noise, self._bound))
         return self.counted[-1]

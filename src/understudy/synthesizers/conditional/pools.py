@@ -34,12 +34,14 @@ class CodedPool:
         codes: (columns, rows).
         functions: (rows, functions).
         weights: Of the rows, of mean 1: what their contexts count.
+        unit: Of the rows; those of a unit stand together.
         landings: Of a history, the order that every gap leads to: (rows, bins of gaps).
     """
 
     codes: Whole
     functions: Single
     weights: Single
+    unit: Whole
     landings: Whole | None = None
 
     @property
@@ -50,22 +52,24 @@ class CodedPool:
         """A copy of these rows, and of another pool's."""
         both = [self] if other is None else [self, other]
         landings = [each.landings for each in both if each.landings is not None]
+        last = int(self.unit.max(initial=-1)) + 1
         return CodedPool(
             np.concatenate([each.codes for each in both], axis=1),
             np.concatenate([each.functions for each in both]),
             np.concatenate([each.weights for each in both]),
+            np.concatenate([each.unit + i * last for i, each in enumerate(both)]),
             np.concatenate(landings) if landings else None,
         )
 
 
-def coded(bases: Bases, levels: Levels, landing: Landing | None = None) -> CodedPool:
+def coded(bases: Bases, levels: Levels, unit: Whole, landing: Landing | None = None) -> CodedPool:
     """Rows of levels as bins and functions."""
     codes = np.stack([bins.code_of(levels[name]) for name, bins in zip(bases.names, bases.bins, strict=True)])
     functions = np.concatenate(
         [each.table.astype(np.float32)[code] for each, code in zip(bases.of, codes, strict=True)], axis=1
     )
     landings = None if landing is None else landing.codes(levels[bases.names[landing.base]])
-    return CodedPool(codes, functions, np.ones(len(functions), np.float32), landings)
+    return CodedPool(codes, functions, np.ones(len(functions), np.float32), unit, landings)
 
 
 def raked(pool: CodedPool, bases: Bases, columns: Sequence[int]) -> CodedPool:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.synthesizers.conditional.basis import Bases
-from understudy.synthesizers.conditional.measuring import Moments, PairCount
+from understudy.synthesizers.conditional.correcting import Moments
+from understudy.synthesizers.conditional.measuring import PairCount
 from understudy.synthesizers.conditional.pools import CodedPool
 
 Floats = NDArray[np.float64]
@@ -22,6 +23,8 @@ CLEARLY = 1.5
 """A function is read if a column depends on it by more than so many deviations of the noise, ..."""
 MOST_READ = 48
 """... and is among so many that it depends on most."""
+SINGULAR = 1e-12
+"""Added to variances of noise, so that they have an inverse."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,7 +81,7 @@ def targets_of(
     means, noise = np.zeros(shape), np.full(shape, np.inf)
     if len(felt):
         linear = np.ix_(np.searchsorted(reads, felt), np.flatnonzero(own.linear))
-        means[linear] = _linear(j, bases, released.moments, felt, pool, rows)
+        means[linear] = _linear(j, bases, released.moments, felt, pool, rows, prior[bases.owners[felt]])
         noise[linear] = released.moments.noise
     stay, before = None, -1
     for i, each in earlier.items():
@@ -110,7 +113,9 @@ def _felt(j: int, bases: Bases, moments: Moments, readable: Flags) -> Whole:
     return np.sort(moments.places[others[order[felt[order] > 0]]])
 
 
-def _linear(j: int, bases: Bases, moments: Moments, reads: Whole, pool: CodedPool, rows: Flags) -> Floats:
+def _linear(
+    j: int, bases: Bases, moments: Moments, reads: Whole, pool: CodedPool, rows: Flags, prior: Floats
+) -> Floats:
     """The measured covariances of linear functions with those of column j, as far as contexts of the pool allow.
 
     A column cannot be explained by more than all of its variance. If it would be, by contexts that depend on each other
@@ -121,9 +126,29 @@ def _linear(j: int, bases: Bases, moments: Moments, reads: Whole, pool: CodedPoo
     found = moments.covariances[np.ix_(at, own)]
     x, weights = pool.functions[rows][:, reads], pool.weights[rows, None] / pool.count
     x = x - (x * weights).sum(axis=0) / max(float(weights.sum()), 1e-12)
-    among = (x.T @ (x * weights)).astype(np.float64) + moments.noise * np.eye(len(reads))
-    inverse = np.linalg.inv(among)
-    by_noise = moments.noise**2 * float(np.trace(inverse))  # what noise alone would seem to explain
-    explained = np.einsum("rq,rq->q", found, inverse @ found) - by_noise
-    most = MOST_EXPLAINED * np.maximum(bases.squares[mine] - bases.means[mine] ** 2, 1e-4)
-    return found * np.sqrt(np.minimum(1.0, most / np.maximum(explained, 1e-12)))
+    among = (x.T @ (x * weights)).astype(np.float64)
+    variances = np.maximum(bases.squares[mine] - bases.means[mine] ** 2, 1e-4)
+    explained = np.zeros(len(mine))
+    noise = np.full(len(reads), moments.noise)
+    for q, variance in enumerate(variances.tolist()):
+        moved = expected_weights(found[:, q], noise, variance * among, prior)
+        explained[q] = variance**2 * float(moved @ among @ moved)
+    return found * np.sqrt(np.minimum(1.0, MOST_EXPLAINED * variances / np.maximum(explained, 1e-12)))
+
+
+def expected_weights(found: Floats, noise: Floats, curvature: Floats, prior: Floats) -> Floats:
+    """What weights are expected to be: t = G w has noise τ, and w is normal with variances v.
+
+    Of contexts that say the same, noise makes differences that no weights could: a direction in which contexts hardly
+    vary has hardly any covariance. E[w | t] = V G (G V G + T)⁻¹ t, with V the variances of w and T those of the noise,
+    leaves these out.
+
+    Args:
+        found: t, with noise.
+        noise: τ of each.
+        curvature: G, how weights move covariances.
+        prior: v of each weight.
+    """
+    signal = (curvature * prior) @ curvature
+    solved = np.linalg.solve(signal + np.diag(noise**2 + SINGULAR), found)
+    return prior * (curvature @ solved)

@@ -78,6 +78,7 @@ def draw_root(fitted: FittedTable, design: Design, n: int, *, key: Key) -> Drawn
     levels = fitted.generator.sample(n, key=key)
     drawn = {name: fitted.encoder.columns[name].values(levels[name]) for name in design.own.names}
     values, own = _restored(fitted, design, drawn, {}, None, key=key.child("restored"))
+    own = with_starts(own, design, key.child("starts"))
     return DrawnTable(values, own, np.arange(n), np.ones(n, np.int64))
 
 
@@ -105,7 +106,8 @@ def draw_children(fitted: FittedTable, design: Design, drawn: Mapping[str, Drawn
     rank = np.repeat(np.arange(1, len(rounds) + 1), [len(here) for here, _, _ in rounds])
     order = np.lexsort([rank, place])
     values = _joined([values for _, values, _ in rounds], order)
-    return DrawnTable(values, _joined([own for _, _, own in rounds], order), place[order], rank[order])
+    own = with_starts(_joined([own for _, _, own in rounds], order), design, key.child("starts"))
+    return DrawnTable(values, own, place[order], rank[order])
 
 
 def _joined(rounds: Sequence[Arrays], order: Whole) -> dict[str, NDArray[Any]]:
@@ -121,6 +123,21 @@ def parents_of(design: Design, drawn: Mapping[str, DrawnTable]) -> Parents:
         ancestors[name] = _taken(drawn[name].own, places)
         places = drawn[name].parent[places]
     return Parents(parent.values, ancestors, _counts_of(parent.own, design))
+
+
+def with_starts(own: dict[str, NDArray[Any]], design: Design, key: Key) -> dict[str, NDArray[Any]]:
+    """The columns of drawn rows; one with children whose first has no order takes that of another row."""
+    found = dict(own)
+    for child, name in design.starts.items():
+        gone = np.isnan(found[name])
+        lost, known = np.flatnonzero(gone & (found[design.counts[child]] > 0)), np.flatnonzero(~gone)
+        cells = np.array(found[name])
+        low, high = design.own[name].bounds
+        middle = (float(low or 0.0) + float(high if high is not None else low or 0.0)) / 2  # if no row has one
+        draw = key.child(name).numpy()
+        cells[lost] = cells[known][draw.integers(0, len(known), len(lost))] if len(known) else middle
+        found[name] = cells
+    return found
 
 
 def _counts_of(own: Arrays, design: Design) -> Whole:
@@ -210,12 +227,13 @@ def _draw_rows(
     levels = dict(given)
     if design.history is not None:
         start, gap = design.history.start.name, design.history.gap.name
-        gone, wanted = (gap, start) if before is None else (start, gap)
-        levels[gone] = np.full(n, np.nan)
-        made = generator.sample_given(levels, key=key.child("order"), present=(wanted,))
-        levels[wanted] = made[wanted]
-        known = {name: columns[name].values(levels[name]) for name in (start, gap)}
-        known |= design.moment(known, before, parents.values)
+        if before is None:
+            levels[gap] = np.full(n, np.nan)
+        else:
+            levels[gap] = generator.sample_given(levels, key=key.child("order"), present=(gap,))[gap]
+        known = {gap: columns[gap].values(levels[gap])}
+        begun = {start: parents.ancestors[design.ancestors[-1]][start]}
+        known |= design.moment({**known, **begun}, before, parents.values)
         for name in design.early:
             below, above = columns[name].levels(known[name])
             levels[name] = (below + above) / 2 if name not in levels else levels[name]

@@ -46,7 +46,7 @@ class FamilySimulation:
     @property
     def structural(self) -> Collection[str]:
         history = self.design.history
-        hidden = () if history is None else (history.start.name, history.gap.name)
+        hidden = () if history is None else (history.gap.name,)
         return frozenset([*hidden, *(each.name for each in self.design.context if each.kind in ("previous", "mean"))])
 
     @property
@@ -59,18 +59,19 @@ class FamilySimulation:
         if history is None or int(self.design.table.max_per_parent or 1) < 2:
             return None
         return HistoryNames(
-            start=history.start.name,
+            start=f"{self.design.ancestors[-1]}.{history.start.name}",
             gap=history.gap.name,
             order=history.column,
             before=f"previous.{history.base}",
             unit=history.unit,
         )
 
-    def rows(self, generator: GivenSampler, n: int, *, key: Key) -> Levels:
-        """About `n` rows of the table, context included, as many of each unit as are learned from."""
+    def rows(self, generator: GivenSampler, n: int, *, key: Key) -> tuple[Levels, Whole]:
+        """About `n` rows of the table, context included, as many of each unit as are learned from, and their units."""
         above = self._with_rows(n)
         made = draw_children(FittedTable(self.encoder, generator), self.design, above, key=key)  # pyright: ignore
-        kept = self._learned(unit_of(made.parent, self.design.ancestors, above), key.child("learned"))
+        unit = unit_of(made.parent, self.design.ancestors, above)
+        kept = self._learned(unit, key.child("learned"))
         parents = parents_of(self.design, above)
         previous = np.where(made.rank > 1, np.arange(len(made.rank)) - 1, -1)
         ancestors = {
@@ -80,9 +81,10 @@ class FamilySimulation:
         siblings = parents.children[made.parent]
         context = self.design.context_of(made.own, ancestors, made.rank, siblings, previous)
         cells = {**context, **made.own}
-        return {
+        levels = {
             name: levels_of(known, cells[name][kept], key.child(name)) for name, known in self.encoder.columns.items()
         }
+        return levels, unit[kept]
 
     def _with_rows(self, n: int) -> dict[str, DrawnTable]:
         """The ancestors of about `n` rows that are learned from: those of the first units."""

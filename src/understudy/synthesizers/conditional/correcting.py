@@ -1,0 +1,78 @@
+"""What was released of weighted families, as if all rows had counted alike.
+
+Rows of units that are much alike weigh less in what is released (privacy/unit_weights.py). With t_w what was released,
+and p and p_w what a pool of drawn families has without and with such weights,
+
+    t = p + t_w / k - p_w / l,
+
+where weights leave k of a private row and l of a drawn one, is what all rows would have shown, as far as weights do to
+private families what they do to drawn ones. Once drawn families are like private ones, p_w = t_w and t = p.
+
+The one rule: no private row comes here.
+"""
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.privacy.unit_weights import STEPS, count_weights, moment_weights
+from understudy.synthesizers.conditional.basis import Bases
+from understudy.synthesizers.conditional.measuring import PairCount, Sums
+from understudy.synthesizers.conditional.pools import CodedPool
+
+Floats = NDArray[np.float64]
+
+LEAST_KEPT = 0.1
+"""Weights are taken to leave at least this part of a row."""
+KEPT_APART = 0.05
+"""What weights leave of private rows and of drawn ones is expected to differ by this."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Moments:
+    """Covariances of linear functions.
+
+    Attributes:
+        places: Of these functions among all.
+        covariances: (functions, functions); 0 of two that are given.
+        noise: The deviation of the noise of one.
+    """
+
+    places: NDArray[np.int64]
+    covariances: Floats
+    noise: float
+
+
+def corrected_moments(sums: Sums, pool: CodedPool) -> Moments:
+    """The covariances of the linear functions, as a pool says that they are without weights."""
+    x = pool.functions[:, sums.places].astype(np.float64)
+    drawn = np.c_[np.ones(len(x)), x[:, ~sums.given]]
+    weights = moment_weights(pool.unit, drawn, x[:, sums.given], bound=sums.bound) / STEPS
+    kept = max(float(sums.means[0, 0]), LEAST_KEPT)
+    means = sums.means[0, 1:] / kept
+    found = sums.means[1:, 1:] / kept - np.outer(means, means)
+    found += _covariances(x, pool.weights) - _covariances(x, pool.weights * weights)
+    found[np.ix_(sums.given, sums.given)] = 0.0
+    return Moments(sums.places, found, sums.noise / kept)
+
+
+def _covariances(x: Floats, weights: NDArray[np.floating]) -> Floats:
+    share = weights / max(float(weights.sum()), 1e-12)
+    means = share @ x
+    return (x * share[:, None]).T @ x - np.outer(means, means)
+
+
+def corrected_pair(pair: PairCount, bases: Bases, pool: CodedPool) -> PairCount:
+    """The shares of a pair, as a pool says that they are without weights."""
+    cells = pool.codes[pair.first] * bases.bins[pair.second].size + pool.codes[pair.second]
+    weights = count_weights(pool.unit, cells, bound=pair.bound) / STEPS
+    every, some = (
+        np.bincount(cells, each, pair.shares.size).reshape(pair.shares.shape) / max(pool.count, 1)
+        for each in (pool.weights.astype(np.float64), pool.weights * weights)
+    )
+    drawn, counted = float(some.sum()), float(pair.shares.sum())
+    precisions = np.array([KEPT_APART**-2, (pair.noise**2 * pair.shares.size) ** -1])
+    kept = max(float(precisions @ [drawn, counted] / precisions.sum()), LEAST_KEPT)
+    shares = every + pair.shares / kept - some / max(drawn, LEAST_KEPT)
+    return dataclasses.replace(pair, shares=shares, noise=pair.noise / kept)
