@@ -151,3 +151,15 @@ def test_a_spent_ledger_is_refused():
     ledger.charge("it", what="all there is", sensitivity=1.0)
     with pytest.raises(BudgetExceeded):
         noisy_unit_moments(rows_of([[1, 0, 0]]), TABLES, (), bound=1.0, ledger=ledger, key=Key.new(0), **ASKED)
+
+
+@pytest.mark.parametrize("noise", [0.01, 3.0, 200.0])
+@pytest.mark.parametrize("key", [Key.new(0), Key.new()], ids=["seeded", "secret"])
+def test_noise_hides_the_fractions_of_weighted_sums_too(noise, key):
+    """Weights are fractions: noise on whole numbers would show those of a unit in every cell that it is in."""
+    table = [(1, 0, 0), (1, 0, 0), (1, 1, 2)]
+    for found in (counts_of(rows_of(table), 0.7, noise=noise, key=key), moments_of(rows_of(table), 0.7, key=key)):
+        steps = np.unique(found * STEPS)
+        np.testing.assert_array_equal(found * STEPS * 2**20, np.rint(found * STEPS * 2**20))
+        fractions = (found[found != 0] * STEPS) % STEPS
+        assert len(steps) > found.size / 3 and len(np.unique(np.round(fractions, 6))) > found.size / 3

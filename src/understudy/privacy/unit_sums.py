@@ -58,8 +58,8 @@ def noisy_unit_counts(
         With h the counts of one unit's rows, it adds w h with w <= `bound` / |h|, and nothing else of it is read. w is
         a function of this unit's rows alone, so adding or removing a unit changes the counts by a vector of norm at
         most `bound`: that is the L2 sensitivity, however many rows it has. If nobody says which rows belong together,
-        each is weighted by itself, and the sensitivity is `bound` for each of `max_rows_per_unit`. The ledger is
-        charged before rows are read.
+        each is weighted by itself, and the sensitivity is `bound` for each of `max_rows_per_unit`. Weighted counts are
+        whole numbers of steps, and the noise is drawn in these. The ledger is charged before rows are read.
 
     Raises:
         BudgetExceeded: The budget does not cover it. Nothing has been read.
@@ -78,9 +78,9 @@ def noisy_unit_counts(
         exact_cells = np.ravel_multi_index(codes, sizes)
         exact_weights = count_weights(unit[inside], exact_cells, bound=bound)
         exact_total += np.bincount(exact_cells, exact_weights, len(exact_total)).astype(np.int64)
-    exact_counts = exact_total.reshape(sizes) / STEPS
-    noisy = exact_counts + discrete_gaussian(sigma, exact_counts.size, key).reshape(exact_counts.shape)
-    return ledger.keep(recording.released("unit counts", noisy, exact=exact_counts))
+    # Noise in steps of a weight: on whole numbers it would leave the fraction of a weighted count as it is.
+    noisy = (exact_total + discrete_gaussian(sigma * STEPS, len(exact_total), key)).reshape(sizes) / STEPS
+    return ledger.keep(recording.released("unit counts", noisy, exact=exact_total.reshape(sizes) / STEPS))
 
 
 def noisy_unit_moments(
