@@ -10,7 +10,7 @@ def test_normals_have_the_standard_normal_distribution():
     assert found.dtype == np.float32
     assert stats.kstest(found.astype(float), "norm").pvalue > 1e-3
     far = np.abs(found) > 3.0
-    assert stats.binomtest(int(far.sum()), len(found), 2 * stats.norm.sf(3.0)).pvalue > 1e-3
+    assert stats.binomtest(int(far.sum()), len(found), 2 * float(stats.norm.sf(3.0))).pvalue > 1e-3
 
 
 def test_the_two_normals_of_a_pair_are_independent_of_each_other():

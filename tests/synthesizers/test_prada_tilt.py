@@ -149,7 +149,7 @@ def test_products_do_not_depend_on_the_order_in_which_two_features_are_named():
     facts = {"used": np.arange(150), "rows": x, "targets": np.zeros(2), "penalty": np.ones(2), "variances": np.ones(2)}
     pairs = np.array([3, 140]), np.array([100, 70])
     expected = theta[0] * x[3] * x[100] + theta[1] * x[140] * x[70]
-    for term in (MomentTerm(pairs=each, **facts) for each in (pairs, pairs[::-1])):
+    for term in (MomentTerm(pairs=each, **facts) for each in (pairs, (pairs[1], pairs[0]))):
         np.testing.assert_allclose(term.scores(theta), expected, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(term.sums(weights), [x[3] @ x[100] / 40, x[140] @ x[70] / 40], atol=1e-5)
 
