@@ -249,10 +249,10 @@ def moments_of(levels, order, *, weighted=True, kept=1.0):
 @pytest.mark.parametrize("kept", [1.0, 0.7], ids=["all", "clipped"])
 def test_correlations_are_those_of_the_features_and_what_clipping_took_is_given_back(kept):
     found, x = moments_of(dependent_levels(), ["a", "b"], weighted=False, kept=kept)
-    np.testing.assert_allclose(found.correlations()[0], np.corrcoef(x)[0], atol=0.01)
-    between = found.correlations()[1:, 1:]
+    np.testing.assert_allclose(found.correlations[0], np.corrcoef(x)[0], atol=0.01)
+    between = found.correlations[1:, 1:]
     assert between[0, 1] == pytest.approx(np.corrcoef(x)[1, 2], abs=0.1)  # one category excludes the others
-    assert np.linalg.eigvalsh(found.correlations()).min() > 0
+    assert np.linalg.eigvalsh(found.correlations).min() > 0
 
 
 def test_products_of_scores_that_follow_values_are_divided_by_their_loading():
@@ -262,7 +262,7 @@ def test_products_of_scores_that_follow_values_are_divided_by_their_loading():
     assert loading < 0.95
     means = np.array([[1.0, 0.6 * loading**2], [0.6 * loading**2, 1.0]])
     found = moments.NoisyMoments(features=f, means=means, noise=1e-9, clip_norm=1e3)
-    np.testing.assert_allclose(found.correlations()[0, 1], 0.6, atol=1e-6)
+    np.testing.assert_allclose(found.correlations[0, 1], 0.6, atol=1e-6)
 
 
 def test_rows_of_the_copula_have_the_correlations_that_were_measured():

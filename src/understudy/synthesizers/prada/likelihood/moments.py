@@ -164,6 +164,7 @@ class NoisyMoments:
     noise: float
     clip_norm: float
 
+    @functools.cached_property
     def correlations(self) -> Floats:
         """The correlations of normal scores and categories that a normal copula with these moments has.
 
@@ -194,7 +195,7 @@ class NoisyMoments:
 
     def copula_rows(self, n: int, draw: np.random.Generator) -> Levels:
         """Rows of a normal copula with these moments: each column from a linear prediction by all earlier ones."""
-        f, correlation = self.features, self.correlations()
+        f, correlation = self.features, self.correlations
         x, levels = np.zeros((len(f.features), n)), dict[str, Floats]()
         for j, name in enumerate(f.order):
             own, read = np.flatnonzero(f.owners == j), np.flatnonzero(f.owners < j)
