@@ -34,6 +34,7 @@ from understudy.synthesizers.sampling import Sampler
 from understudy.tables import rejection
 from understudy.tables.column_drawing import draw_column
 from understudy.tables.differences import Difference, differences, measured, modelled
+from understudy.tables.joint_columns import modelled_joints
 from understudy.tables.rejection import Acceptance, SamplingError
 from understudy.tables.schema import Schema, with_rules
 from understudy.tables.shards import ROWS_PER_SHARD, SampledShards, Shards, open_shards
@@ -163,7 +164,7 @@ class Model(Savable):
         schema = with_rules(self.schema, rules)
         columns, acceptance = self._sampler.kept(schema, conditions, int(n), key)
         object.__setattr__(self, "acceptance", acceptance)
-        return to_frame(columns, self.schema, self.encoder.labels, self.kind)
+        return to_frame(columns, self.schema, self._sampler.labels, self.kind)
 
     def sample_to(
         self,
@@ -267,7 +268,8 @@ class Model(Savable):
 
     @property
     def _sampler(self) -> Sampler:
-        return Sampler(self.encoder, self.generator, self.schema, self.differences)
+        joints = modelled_joints(self.schema, self.encoder.columns)
+        return Sampler(self.encoder, self.generator, self.schema, self.differences, joints)
 
     def log_density(self, frame: Any) -> NDArray[np.float64]:
         """The log density of every row of a table under the model, in nats: higher is more typical.

@@ -92,5 +92,5 @@ def _frame(table: TableSchema, cell: Cell, keys: list[str], parents: list[str]) 
     }
     named = {name: pl.Series(parents, dtype=pl.String) for name in table.foreign_key}
     named |= {name: pl.Series(keys, dtype=pl.String) for name in table.key if name not in named}
-    named |= {name: pl.Series(keys[:1] * len(keys), dtype=pl.String) for name in table.second_keys}
+    named |= {name: pl.Series(keys[:1] * len(keys), dtype=pl.String) for name in table.keys if name not in named}
     return pl.DataFrame({**named, **own})

@@ -6,7 +6,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -28,6 +28,7 @@ from understudy.tables.column import Column
 from understudy.tables.database_design import Design, designs
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.differences import measured
+from understudy.tables.joint_columns import joined, labels_of
 from understudy.tables.rejection import Acceptance, SamplingError
 from understudy.tables.schema import Schema
 from understudy.tables.table import Table, read
@@ -142,7 +143,8 @@ class DatabaseModel(Savable):
         object.__setattr__(self, "acceptance", model.acceptance)
         columns = _as_coded(read(frame, stated), fitted.encoder)
         place = np.arange(n)
-        whole = with_starts({**columns, **measured(columns, design.differences)}, design, key.child("starts"))
+        whole = measured(columns, design.differences) | joined(columns, design.joints)
+        whole = with_starts({**columns, **whole}, design, key.child("starts"))
         return DrawnTable(columns, whole, place, np.ones_like(place))
 
     def _frames(self, drawn: Mapping[str, DrawnTable], kind: str, key: Key) -> dict[str, Any]:
@@ -153,17 +155,16 @@ class DatabaseModel(Savable):
         self._add_second_keys(drawn, keys, key)
         for name, rows in drawn.items():
             table = self.schema[name]
-            own = [
-                Column(name=column, kind="categorical", nullable=column in table.second_keys) for column in table.keys
-            ]
+            second = [each for each in table.keys if each not in (*table.key, *table.foreign_key)]
+            own = [Column(name=column, kind="categorical", nullable=column in second) for column in table.keys]
             schema = Schema(columns=(*own, *table.columns), name=name)
             columns = {column: np.arange(len(rows.rank)) for column in keys[name]}
             columns |= {
                 column: np.where([text is None for text in keys[name][column]], -1, columns[column])
-                for column in table.second_keys
+                for column in second
             }
             columns |= rows.values
-            labels = {**self.tables[name].encoder.labels, **keys[name]}
+            labels = {**self.tables[name].encoder.labels, **labels_of(self.designs[name].joints), **keys[name]}
             frames[name] = to_frame({each: columns[each] for each in schema.names}, schema, labels, kind)
         return frames
 
@@ -177,10 +178,13 @@ class DatabaseModel(Savable):
         for name, design in self.designs.items():
             for second in design.second_keys:
                 sides = [(drawn[n], self.tables[n].encoder, units[n]) for n in (name, second.table)]
-                places = matched(second, *sides, key=key.child(name).child(second.column))
-                [own] = self.schema[second.table].key
-                texts = keys[second.table][own]
-                keys[name][second.column] = [None if place < 0 else texts[place] for place in places.tolist()]
+                pairs = list(zip(second.columns, self.schema[second.table].key, strict=True))
+                shared = [(keys[name][own], keys[second.table][other]) for own, other in pairs if own in keys[name]]
+                places = matched(second, *sides, key=key.child(name).child(second.name), shared=_groups(shared))
+                for own, other in pairs:
+                    if own not in keys[name]:
+                        texts = keys[second.table][other]
+                        keys[name][own] = [None if place < 0 else texts[place] for place in places.tolist()]
 
     def to_bytes(self) -> bytes:
         """The content of a model file. The same model gives the same bytes, whenever it is saved."""
@@ -254,6 +258,16 @@ def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
         tables[name] = FittedTable(encoder, known[method].from_arrays(generator))
     single = None if document["single"] is None else Schema.parse(document["single"], "the model's schema")
     return DatabaseModel(schema, tables, receipt, METHODS[method](**settings), document["kind"], single)
+
+
+def _groups(shared: Sequence[tuple[list[str], list[str]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Numbers that are the same for rows and rows they may lead to that agree in every shared column; None without."""
+    if not shared:
+        return None
+    numbers: dict[tuple[str, ...], int] = {}
+    sides = [list(zip(*columns, strict=True)) for columns in zip(*shared, strict=True)]
+    mine, theirs = (np.array([numbers.setdefault(row, len(numbers)) for row in side], np.int64) for side in sides)
+    return mine, theirs
 
 
 def _as_coded(table: Table, encoder: Encoder) -> dict[str, NDArray[Any]]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from understudy.evaluation.pair import Codes, Side, permuted
 from understudy.tables.database_schema import DatabaseSchema
+from understudy.tables.references import columns_of, name_of
 
 NOBODY = -1
 """The parent of a row that has none: of every row of the root, and of an orphan."""
@@ -193,11 +194,11 @@ def assembled(schema: DatabaseSchema, sides: Mapping[str, Side], keys: Keys) -> 
         tables[name] = _taken(members, rows, parent[rows])
         places[name] = np.full(members.rows, NOBODY)
         places[name][rows] = np.arange(len(rows))
-    seconds = [(name, column) for name in schema.private for column in schema[name].second_keys]
+    seconds = [(name, pointer) for name in schema.private for pointer in schema[name].second_keys]
     broken = {}
-    for name, column in seconds:
-        other = schema[name].references[column]
-        broken[f"{name}.{column} → {other}"] = _parents(keys[name], [column], keys[other], schema[other].key)[1]
+    for name, pointer in seconds:
+        other, own = schema[name].references[pointer], columns_of(pointer)
+        broken[f"{name}.{name_of(pointer)} → {other}"] = _parents(keys[name], own, keys[other], schema[other].key)[1]
     return Families(tables=tables, links=links, second_keys=broken)
 
 

@@ -36,6 +36,7 @@ from understudy.tables.column import Column
 from understudy.tables.database_design import designs
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.families import sources_of
+from understudy.tables.references import name_of
 from understudy.tables.table import read
 from understudy.tables.unit_tables import ROWS, UNITS
 from understudy.tables.writing import to_frame
@@ -204,7 +205,7 @@ def key_graph(schema: DatabaseSchema) -> list[dict[str, Any]]:
             "most_per_unit": None if table.public else schema.max_rows(table.name),
             "order": table.order,
             "public": table.public,
-            "references": dict(table.references),
+            "references": {name_of(pointer): other for pointer, other in table.references.items()},
             "unit": table.name == schema.unit,
         }
         for table in schema

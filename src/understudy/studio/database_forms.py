@@ -4,7 +4,7 @@ The one rule: as there, the form checks nothing, and what it does not show stays
 i begin with `ti-`, and those of its column j with `ti-cj-`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import tomli_w
@@ -72,8 +72,15 @@ def _table(form: Form, prefix: str, base: Mapping[str, Any]) -> Document:
     table |= stated("constraints", [rule_of(line) for line in lines_of(form, f"{prefix}constraints")])
     kept = {key: base[key] for key in KEPT if key in base}
     if "references" in kept:
-        kept["references"] = {name: to for name, to in kept["references"].items() if name in columns}
+        kept["references"] = _references(kept["references"], columns)
     return table | {key: value for key, value in kept.items() if value} | stated("columns", columns)
+
+
+def _references(given: Any, columns: Collection[str]) -> Any:
+    """Those references whose columns are all there, in the spelling of the file."""
+    if isinstance(given, Mapping):
+        return {name: to for name, to in given.items() if name in columns}
+    return [each for each in given if set(_listed(each.get("columns"))) <= set(columns)]
 
 
 def _link(form: Form, prefix: str, foreign: list[str], base: Mapping[str, Any]) -> Document:

@@ -17,6 +17,7 @@ from understudy.synthesizers.conditioning import draw_given, is_supported
 from understudy.tables import rejection
 from understudy.tables.constraints import sums
 from understudy.tables.differences import Difference, restored
+from understudy.tables.joint_columns import JointColumn, labels_of, split
 from understudy.tables.rejection import Acceptance, SamplingError, held_rules
 from understudy.tables.rules import Condition, SyntheticRows
 from understudy.tables.schema import Schema
@@ -30,12 +31,19 @@ class Sampler:
     Attributes:
         schema: As the owner wrote it. The encoder's has differences in place of some columns.
         differences: These columns.
+        joints: Columns that the encoder has in the place of several.
     """
 
     encoder: Encoder
     generator: Fitted
     schema: Schema
     differences: tuple[Difference, ...]
+    joints: tuple[JointColumn, ...] = ()
+
+    @property
+    def labels(self) -> dict[str, Sequence[str]]:
+        """What codes stand for, of every column of categories."""
+        return {**self.encoder.labels, **labels_of(self.joints)}
 
     def kept(
         self, schema: Schema, conditions: Sequence[Condition], n: int, key: Key
@@ -84,8 +92,9 @@ class Sampler:
 
     @property
     def _computed(self) -> set[str]:
-        """The columns that are not drawn but computed: totals, and columns with a difference."""
-        return {each.total for each in sums(self.schema.constraints)} | {each.column for each in self.differences}
+        """The columns that are not drawn but computed: totals, columns with a difference, and parts of joint ones."""
+        totals = {each.total for each in sums(self.schema.constraints)}
+        return totals | {each.column for each in self.differences} | {*labels_of(self.joints)}
 
     def _draw(self, n: int, key: Key, conditions: Sequence[Condition], schema: Schema) -> SyntheticRows:
         """SyntheticRows of the generator with totals computed, as a frame will show them; not yet held to any rule."""
@@ -99,13 +108,13 @@ class Sampler:
     def _decoded(self, levels: Levels, schema: Schema, *, key: Key, conditioned: bool) -> SyntheticRows:
         """The values at these levels as a frame will show them, with totals computed."""
         decoded = self.encoder.decode(levels)
-        columns = restored(decoded, self.schema, self.differences, key=key)
+        columns = split(restored(decoded, self.schema, self.differences, key=key), self.joints)
         if schema.constraints or conditioned:
             numeric = [column for column in schema if column.is_numeric]
             columns |= {column.name: as_shown(columns[column.name], column) for column in numeric}
         if not schema.constraints:
-            return SyntheticRows(columns, self.encoder.labels)
-        rows = SyntheticRows(columns, self.encoder.labels)
+            return SyntheticRows(columns, self.labels)
+        rows = SyntheticRows(columns, self.labels)
         totals = [each.total for each in sums(schema.constraints)]
         drawn = {name: columns[name] for name in totals}
         for each in sums(schema.constraints):
@@ -114,7 +123,7 @@ class Sampler:
         changed = {
             name: cells for name, cells in drawn.items() if not np.array_equal(cells, columns[name], equal_nan=True)
         }
-        return SyntheticRows(columns, self.encoder.labels, strata, {} if conditioned else self.encoder.strata(changed))
+        return SyntheticRows(columns, self.labels, strata, {} if conditioned else self.encoder.strata(changed))
 
     def _levels_within(self, conditions: Sequence[Condition]) -> dict[str, Interval]:
         """The levels at which conditions hold, by column, if they are one interval.

@@ -24,6 +24,7 @@ from understudy.tables.database_context import PLACES, Arrays, Context, Whole, c
 from understudy.tables.database_schema import AgeRule, DatabaseSchema, LinkRule
 from understudy.tables.differences import Difference, differences, modelled
 from understudy.tables.differences import measured as with_differences
+from understudy.tables.joint_columns import JointColumn, joined, joint_columns, with_joints
 from understudy.tables.rules import Inequality
 from understudy.tables.schema import Schema
 from understudy.tables.second_keys import SecondKey, second_keys
@@ -110,6 +111,11 @@ class Design:
     def differences(self) -> tuple[Difference, ...]:
         return () if self.values is None else differences(self.values)
 
+    @functools.cached_property
+    def joints(self) -> tuple[JointColumn, ...]:
+        """Columns that are modelled as one, since they hold the key of a public table together."""
+        return () if self.values is None else joint_columns(self.values, self.table.public_groups)
+
     @property
     def early(self) -> tuple[str, ...]:
         """What is known of a row before the rest is drawn: the order of a history, and ages that follow from it."""
@@ -140,7 +146,7 @@ class Design:
             children: For each child, how many of its rows hang on every row.
             starts: For each child with an order, that of the first of them.
         """
-        found = with_differences(values, self.differences)
+        found = with_differences(values, self.differences) | joined(values, self.joints)
         first = previous < 0
         if self.history is not None:
             order = values[self.history.column]
@@ -230,7 +236,8 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsil
     values = _values(table)
     history = _history_of(schema, name)
     counts = {child: f"number of {child}" for child in schema.children(name)}
-    columns = list(modelled(values).columns) if values is not None else []
+    joints = joint_columns(values, table.public_groups) if values is not None else ()
+    columns = with_joints(modelled(values).columns, joints) if values is not None else []
     hidden = [
         Column(name=column, kind="integer", low=0, high=int(schema[child].max_per_parent or 1))
         for child, column in counts.items()

@@ -20,6 +20,7 @@ from understudy.core.files import reason, replacing
 from understudy.core.text import did_you_mean
 from understudy.tables import toml
 from understudy.tables.column import Column
+from understudy.tables.references import Pointer, columns_of, name_of
 from understudy.tables.table_schema import PREVIOUS, TableSchema
 from understudy.tables.values import SchemaError, is_list, is_text, show
 
@@ -149,19 +150,34 @@ class DatabaseSchema:
             )
 
     def _check_references(self, table: TableSchema) -> None:
-        for column, other in table.references.items():
-            place = f"table {table.name!r}, references"
-            if other not in self.tables or len(self.tables[other].key) != 1:
-                raise SchemaError(
-                    f"{place}: expected {column!r} to name a table with a key of one column, got {show(other)}."
-                )
+        for pointer, other in table.references.items():
+            name, place = name_of(pointer), f"table {table.name!r}, references"
+            self._check_length(table, pointer, other)
             if table.public:
-                raise SchemaError(f"{place}: expected none of a public table, got {column!r}.")
-            second = column in table.second_keys
+                raise SchemaError(f"{place}: expected none of a public table, got {name!r}.")
+            second = pointer in table.second_keys
             if second == self.tables[other].public:
                 listed = f"among the columns, as a category without values, since {other!r} is public"
                 hidden = f"outside the columns, since {other!r} is private: keys are generated, not learned"
-                raise SchemaError(f"{place}: expected {column!r} {listed if second else hidden}.")
+                raise SchemaError(f"{place}: expected {name!r} {listed if second else hidden}.")
+            moved = [own for own, key in zip(columns_of(pointer), table.key, strict=False) if own != key]
+            if other == table.name and {*moved} & {*table.key, *table.foreign_key}:
+                raise SchemaError(
+                    f"{place}: expected columns of the key in {name!r} at their own places, since it leads to the "
+                    f"table itself, whose key is {', '.join(table.key)}."
+                )
+
+    def _check_length(self, table: TableSchema, pointer: Pointer, other: str) -> None:
+        """Refuses a reference to a table whose key has another number of columns."""
+        many = len(columns_of(pointer))
+        key = self.tables[other].key if other in self.tables else ()
+        if len(key) == many:
+            return
+        fact = f", whose key is {', '.join(key)}" if key else ""
+        raise SchemaError(
+            f"table {table.name!r}, references: expected {name_of(pointer)!r} to name a table with a key of "
+            f"{'one column' if many == 1 else f'{many} columns'}, got {show(other)}{fact}."
+        )
 
     def _parents_first(self) -> Iterator[str]:
         """The names of the tables, the unit first, each after its parent, public ones last."""

@@ -25,6 +25,8 @@ from understudy.core.text import did_you_mean
 from understudy.tables.database_design import Design
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.database_url import is_url
+from understudy.tables.references import Pointer, columns_of, name_of
+from understudy.tables.rules import Combination
 from understudy.tables.second_keys import looked_up
 from understudy.tables.second_keys import measured as second_key_columns
 from understudy.tables.sources import readable
@@ -48,7 +50,7 @@ class Members:
         parent: The place of each row's parent among the used rows of its table; of the root, its own place.
         rank: Its place among its siblings, from 1 on.
         siblings: How many there are, itself included.
-        leads: For every second key, the place of the row of the same unit that it leads to (second_keys.py).
+        leads: By the name of each second key, the place of the row of the same unit that it leads to (second_keys.py).
     """
 
     columns: dict[str, NDArray[Any]]
@@ -84,7 +86,7 @@ def read_families(given: Any, schema: DatabaseSchema, *, key: Key) -> tuple[dict
     sources = sources_of(given, schema)
     found: dict[str, Members] = {}
     keys: dict[str, pl.DataFrame] = {}
-    seconds: dict[str, dict[str, list[str | None]]] = {}
+    seconds: dict[str, dict[Pointer, list[tuple[str, ...] | None]]] = {}
     kind = "polars"
     for name in schema.private:
         table = schema[name]
@@ -103,14 +105,18 @@ def read_families(given: Any, schema: DatabaseSchema, *, key: Key) -> tuple[dict
             found[name] = _members(exact, table, kept, unit, parent, rank, siblings)
         own = {column: texts[column].gather(kept) for column in table.key}
         keys[name] = pl.DataFrame({**own, "place": np.arange(len(kept))})
-        seconds[name] = {column: texts[column].gather(kept).to_list() for column in table.second_keys}
-    for name, columns in seconds.items():
-        for column, cells in columns.items():
-            other = schema[name].references[column]
-            [key_column] = schema[other].key
-            known = keys[other][key_column].to_list()
-            found[name].leads[column] = looked_up(cells, found[name].unit, known, found[other].unit)
+        seconds[name] = {each: _tuples(texts[kept], columns_of(each)) for each in table.second_keys}
+    for name, pointers in seconds.items():
+        for pointer, cells in pointers.items():
+            other = schema[name].references[pointer]
+            known = _tuples(keys[other], schema[other].key)
+            found[name].leads[name_of(pointer)] = looked_up(cells, found[name].unit, known, found[other].unit)
     return found, kind
+
+
+def _tuples(texts: pl.DataFrame, names: Sequence[str]) -> list[tuple[str, ...] | None]:
+    """The cells of some columns, row by row; None if one is missing."""
+    return [None if None in row else row for row in texts.select(names).rows()]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -138,7 +144,7 @@ def flattened(families: Mapping[str, Members], designs: Mapping[str, Design]) ->
             }
             linked: dict[str, NDArray[Any]] = {}
             for second in design.second_keys:
-                linked |= second_key_columns(second, these.leads[second.column], families[second.table].columns)
+                linked |= second_key_columns(second, these.leads[second.name], families[second.table].columns)
             starts = {child: _starts(families[child], designs[child], len(these.unit)) for child in design.starts}
             own[name] = design.measured(these.columns, these.previous, children, starts) | linked
             places, ancestors = these.parent, dict[str, dict[str, NDArray[Any]]]()
@@ -230,28 +236,50 @@ def _children(
 def with_public_keys(given: Any, schema: DatabaseSchema) -> DatabaseSchema:
     """The schema in which columns that refer to a public table list its keys as their values.
 
+    Columns that hold a key of several together keep their reference, and a rule says which combinations are keys.
+
     Raises:
-        TableError: A public table cannot be read.
+        TableError: A public table cannot be read, or has no key.
     """
     used = {other for table in schema for other in table.references.values() if schema[other].public}
     if not used:
         return schema
     sources = sources_of(given, schema)
-    keys: dict[str, tuple[str, ...]] = {}
-    for name in sorted(used):
-        [key] = schema[name].key
-        keys[name] = tuple(read(sources[name], schema[name].with_keys).labels[key])
-    tables = []
-    for table in schema:
-        columns = [
-            dataclasses.replace(each, values=keys[table.references[each.name]], other=None, levels=None)
-            if each.name in table.references
-            else each
-            for each in table.columns
-        ]
-        private = {column: table.references[column] for column in table.second_keys}
-        tables.append(dataclasses.replace(table, columns=tuple(columns), references=private))
-    return dataclasses.replace(schema, tables={table.name: table for table in tables})
+    keys = {name: _public_keys(sources[name], schema[name]) for name in sorted(used)}
+    return dataclasses.replace(schema, tables={table.name: _with_values(table, keys) for table in schema})
+
+
+def _public_keys(source: Any, table: TableSchema) -> list[tuple[str, ...]]:
+    """The keys of a public table, sorted; rows in which a part is missing have none."""
+    texts = _key_texts(read(source, table.with_keys), table)
+    found = {row for row in _tuples(texts, table.key) if row is not None}
+    if not found:
+        raise TableError(f"table {table.name!r}: expected a row with a whole key ({', '.join(table.key)}), got none.")
+    return sorted(found)
+
+
+def _with_values(table: TableSchema, keys: Mapping[str, Sequence[tuple[str, ...]]]) -> TableSchema:
+    """A table in which columns that hold the key of a public table have values, by the name of that table."""
+    public = {each: keys[other] for each, other in table.references.items() if each not in table.second_keys}
+    values: dict[str, list[str]] = {}
+    rules = list(table.constraints)
+    for pointer, rows in public.items():
+        names = columns_of(pointer)
+        if len(names) > 1:
+            same = [each for each in rules if isinstance(each, Combination) and each.columns == names]
+            rows = [row for row in rows if all(row in each.allowed for each in same)]
+            if not rows:
+                raise TableError(f"table {table.name!r}: expected a public key among the combinations of {names}.")
+            rules = [each for each in rules if each not in same] + [Combination(names, tuple(rows))]
+        values |= {name: sorted({row[i] for row in rows}) for i, name in enumerate(names)}
+    columns = [
+        dataclasses.replace(each, values=tuple(values[each.name]), other=None, levels=None)
+        if each.name in values
+        else each
+        for each in table.columns
+    ]
+    kept = {each: other for each, other in table.references.items() if each not in public or len(columns_of(each)) > 1}
+    return dataclasses.replace(table, columns=tuple(columns), references=kept, constraints=tuple(rules))
 
 
 # Where the tables are -------------------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ The one rule: which row a second key leads to, and what is copied, depends on on
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.tables.column import Column
+from understudy.tables.references import columns_of, name_of
 from understudy.tables.table_schema import TableSchema
 
 PLACES = ("inside", "outside", "none")
@@ -35,7 +36,8 @@ class SecondKey:
     """A second key of a table.
 
     Attributes:
-        column: The column that holds it.
+        name: What it is called: the column that holds it, or the names of several.
+        columns: The columns that hold it, in the order of the key that it leads to.
         table: The table that it leads to.
         depth: Of a table that points to itself, how many steps at most; else None.
         place: The hidden column that says where it leads to, or how many steps a row is from one that points nowhere.
@@ -43,7 +45,8 @@ class SecondKey:
         sources: The columns that they are copies of.
     """
 
-    column: str
+    name: str
+    columns: tuple[str, ...]
     table: str
     depth: int | None
     place: Column
@@ -58,30 +61,30 @@ class SecondKey:
 def second_keys(table: TableSchema, tables: Mapping[str, TableSchema]) -> tuple[SecondKey, ...]:
     """The second keys of a table."""
     found = []
-    for column in table.second_keys:
-        other = tables[table.references[column]]
+    for pointer in table.second_keys:
+        other, name = tables[table.references[pointer]], name_of(pointer)
         depth = int(table.max_depth or 1) if other.name == table.name else None
-        name = f"where {column} leads"
         if depth is None:
-            place = Column(name=name, kind="categorical", values=PLACES)
+            place = Column(name=f"where {name} leads", kind="categorical", values=PLACES)
         else:
-            place = Column(name=name, kind="integer", low=0, high=depth)
-        sources = other.columns[:MOST_COPIES]
-        copies = [dataclasses.replace(each, name=f"{column}.{each.name}", nullable=True, atoms=()) for each in sources]
+            place = Column(name=f"where {name} leads", kind="integer", low=0, high=depth)
+        joint = {column for group in other.public_groups for column in group}  # never drawn, so never compared
+        sources = [each for each in other.columns if each.name not in joint][:MOST_COPIES]
+        copies = [dataclasses.replace(each, name=f"{name}.{each.name}", nullable=True, atoms=()) for each in sources]
         names = tuple(each.name for each in sources)
-        found.append(SecondKey(column, other.name, depth, place, tuple(copies), names))
+        found.append(SecondKey(name, columns_of(pointer), other.name, depth, place, tuple(copies), names))
     return tuple(found)
 
 
-def looked_up(texts: Sequence[str | None], unit: Whole, keys: Sequence[str | None], units: Whole) -> Whole:
+def looked_up(texts: Sequence[Hashable], unit: Whole, keys: Sequence[Hashable], units: Whole) -> Whole:
     """The place of the row of its own unit that each second key leads to; -1 if there is none, -2 if it is missing.
 
     Args:
-        texts, unit: The second keys of rows, and their units.
+        texts, unit: The second keys of rows, each a text or a tuple of texts, None if it is missing; and their units.
         keys, units: The keys of the rows that they may lead to, and their units. Of several with one key in one unit,
             the first.
     """
-    known: dict[tuple[int, str], int] = {}
+    known: dict[tuple[int, Hashable], int] = {}
     for place, (text, whose) in enumerate(zip(keys, units.tolist(), strict=True)):
         if text is not None:
             known.setdefault((whose, text), place)

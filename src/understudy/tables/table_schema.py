@@ -14,6 +14,9 @@ from understudy.core.text import did_you_mean
 from understudy.tables import toml
 from understudy.tables.column import Column
 from understudy.tables.dialect import STANDARD, Dialect
+from understudy.tables.references import Pointer, columns_of, name_of, read_references
+from understudy.tables.references import stated as stated_references
+from understudy.tables.rules import Combination
 from understudy.tables.schema import Schema
 from understudy.tables.values import SchemaError, is_list, is_text, repeated, show
 
@@ -35,8 +38,9 @@ class TableSchema:
         max_per_parent: How many rows of one parent are used at most.
         order: The column by which rows of one parent are a history; None if they have no order.
         public: Whether it is public and given in full, such as a list of districts. Nothing of it is learned.
-        references: For columns that hold the key of another table, its name: a public table for one of `columns`; a
-            private one, or this one, for a column that is not among them, which is a second key (second_keys.py).
+        references: For columns that hold the key of another table, its name: a public table for those of `columns`; a
+            private one, or this one, for columns that are not among them, which are a second key (second_keys.py). Of a
+            key of several columns, a tuple of their names (references.py).
         max_depth: How many steps a table that points to itself takes at most from a row to one that points nowhere.
         rows: About how many rows there are, if that is public.
         ignore, missing, file: As in a `Schema`.
@@ -52,7 +56,7 @@ class TableSchema:
     max_per_parent: int | None = None
     order: str | None = None
     public: bool = False
-    references: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    references: Mapping[Pointer, str] = dataclasses.field(default_factory=dict)
     max_depth: int | None = None
     rows: int | None = None
     ignore: tuple[str, ...] = ()
@@ -73,12 +77,11 @@ class TableSchema:
         self._check_order()
         if self.key_pattern is not None and not (is_text(self.key_pattern) and re.search(r"\d", self.key_pattern)):
             raise self._error(f'expected key_pattern to hold digits, as in "P-0001", got {show(self.key_pattern)}.')
-        if not isinstance(self.references, Mapping) or not all(map(is_text, self.references.values())):
-            raise self._error('expected references such as { district = "districts" }.')
-        self._check_references()
+        self._read_references()
         self._set("file", Dialect.read(self.file))
         if self.columns:
             self._set("constraints", self.schema.constraints)
+        self._check_references()
 
     def _error(self, text: str) -> SchemaError:
         return SchemaError(f"table {self.name!r}: {text}")
@@ -111,19 +114,36 @@ class TableSchema:
                 f'"{self.name}" }}.'
             )
 
+    def _read_references(self) -> None:
+        try:
+            self._set("references", read_references(self.references))
+        except SchemaError as error:
+            raise self._error(str(error)) from None
+
     def _check_references(self) -> None:
-        for name in self.references:
-            column = next((each for each in self.columns if each.name == name), None)
-            if column is not None and (column.kind != "categorical" or column.values is not None):
-                raise self._error(f"expected references of categorical columns without values, got {show(name)}.")
-            if name in (*self.key, *self.foreign_key, *self.ignore):
-                raise self._error(f"expected references of other columns than keys and ignored ones, got {show(name)}.")
+        for pointer in self.references:
+            self._check_pointer(columns_of(pointer), show(name_of(pointer)))
         to_itself, most = self.name in self.references.values(), self.max_depth
         if to_itself != (most is not None):
             given = "no max_depth" if to_itself else "max_depth alone"
             raise self._error(f"expected max_depth with a reference to the table itself, got {given}.")
         if most is not None and (isinstance(most, bool) or not isinstance(most, numbers.Integral) or most < 1):
             raise self._error(f"expected max_depth to be an integer >= 1, got {show(most)}.")
+
+    def _check_pointer(self, names: tuple[str, ...], shown: str) -> None:
+        columns, keys = [each for each in self.columns if each.name in names], {*self.key, *self.foreign_key}
+        if columns and len(columns) < len(names):
+            raise self._error(
+                f"expected all columns of a reference among the columns or none of them, got {shown} with "
+                f"{columns[0].name!r} among them."
+            )
+        listed = any(isinstance(each, Combination) and each.columns == names for each in self.constraints)
+        if any(each.kind != "categorical" or (each.values is not None and not listed) for each in columns):
+            raise self._error(f"expected references of categorical columns without values, got {shown}.")
+        if len({each.nullable for each in columns}) > 1:
+            raise self._error(f"expected all columns of a reference to be nullable or none of them, got {shown}.")
+        if {*names} <= keys or {*names} & {*self.ignore}:
+            raise self._error(f"expected references of other columns than keys and ignored ones, got {shown}.")
 
     def _check_names(self) -> None:
         names = [column.name for column in self.columns]
@@ -174,13 +194,19 @@ class TableSchema:
     @property
     def keys(self) -> tuple[str, ...]:
         """The columns of key, foreign key and second keys, each once."""
-        return tuple(dict.fromkeys((*self.key, *self.foreign_key, *self.second_keys)))
+        seconds = [name for pointer in self.second_keys for name in columns_of(pointer)]
+        return tuple(dict.fromkeys((*self.key, *self.foreign_key, *seconds)))
 
     @property
-    def second_keys(self) -> tuple[str, ...]:
+    def second_keys(self) -> tuple[Pointer, ...]:
         """The columns that hold the key of a private table that is not the parent, or of this one."""
         names = {column.name for column in self.columns}
-        return tuple(name for name in self.references if name not in names)
+        return tuple(pointer for pointer in self.references if columns_of(pointer)[0] not in names)
+
+    @property
+    def public_groups(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that hold a public table's key of several columns, of each such reference."""
+        return tuple(each for each in self.references if isinstance(each, tuple) and each not in self.second_keys)
 
     def __getitem__(self, name: str) -> Column:
         return self.schema[name]
@@ -198,7 +224,7 @@ class TableSchema:
             if len(found.get(key, ())) == 1:
                 [found[key]] = found[key]
         if self.references:
-            found["references"] = dict(self.references)
+            found["references"] = stated_references(self.references)
         if self.constraints:
             found["constraints"] = [each.written() for each in self.schema.constraints]
         if self.file != STANDARD:

@@ -21,6 +21,7 @@ from understudy.tables.constraints import sums
 from understudy.tables.database_context import PLACES, Arrays, Whole, place_of
 from understudy.tables.database_design import Design
 from understudy.tables.differences import measured, restored
+from understudy.tables.joint_columns import labels_of, split
 from understudy.tables.rejection import SamplingError, held_rules
 from understudy.tables.rules import SyntheticRows
 from understudy.tables.writing import as_shown
@@ -251,12 +252,12 @@ def _restored(
     schema = design.values
     if schema is None:
         return {}, dict(drawn)
-    values = {name: cells for name, cells in restored(drawn, schema, design.differences, key=key).items()}
+    values = split(restored(drawn, schema, design.differences, key=key), design.joints)
     values = {name: values[name] for name in schema.names}
     for column in (each for each in schema if each.is_numeric):
         values[column.name] = as_shown(values[column.name], column)
     for each in sums(schema.constraints):
-        rows = SyntheticRows(values, fitted.encoder.labels)
+        rows = SyntheticRows(values, {**fitted.encoder.labels, **labels_of(design.joints)})
         values[each.total] = as_shown(each.enforced(rows), schema[each.total])
     for name in {rule.column for rule in design.rules}:
         values[name] = design.within_rules(schema[name], values[name], before, parent)
@@ -270,7 +271,7 @@ def _keeps_rules(fitted: FittedTable, design: Design, values: Arrays) -> NDArray
     rules = [] if design.values is None else held_rules(design.values)
     if not rules:
         return np.ones(rows, bool) if values else np.ones(1, bool)
-    synthetic = SyntheticRows(values, fitted.encoder.labels)
+    synthetic = SyntheticRows(values, {**fitted.encoder.labels, **labels_of(design.joints)})
     return np.logical_and.reduce([rule.holds(synthetic) for rule in rules])
 
 

@@ -27,30 +27,43 @@ def matched(
     targets: tuple[DrawnTable, Encoder, Whole],
     *,
     key: Key,
+    shared: tuple[Whole, Whole] | None = None,
 ) -> Whole:
     """The place of the row that every second key leads to; -1 for none.
 
     Args:
         rows, targets: Of the rows with the key, and of those it may lead to: the rows, their encoder and their units.
+        shared: Of both, a number that a row and the one it leads to have in common: a second key of several columns may
+            have some that belong to other keys, and these stand. None if all rows have.
     """
     draw = key.numpy()
     wanted, offered = _comparable(second, rows[0].own, rows[1], targets[0].values, targets[1])
     place, unit = np.nan_to_num(rows[0].own[second.place.name]).astype(np.int64), rows[2]
-    members = _members(targets[2])
+    own, theirs = shared or (np.zeros_like(unit), np.zeros_like(targets[2]))
+    families, offers = _families(unit, own, targets[2], theirs)
+    members = _members(offers)
     found = np.full(len(unit), -1, np.int64)
     if second.depth is not None:
-        for whose in np.unique(unit).tolist():
-            _match_depths(
-                np.flatnonzero(unit == whose), place, members.get(whose, _NOBODY), wanted, offered, found, draw
-            )
+        for whose, mine in _members(families).items():
+            _match_depths(mine, place, members.get(whose, _NOBODY), wanted, offered, found, draw)
         return found
     for i in np.flatnonzero(place == INSIDE).tolist():
-        choice = members.get(int(unit[i]), _NOBODY)
+        choice = members.get(int(families[i]), _NOBODY)
         found[i] = _nearest(wanted[i], offered, choice, draw) if len(choice) else -1
-    everybody = np.arange(len(targets[2]))
-    outside = np.flatnonzero((place != NONE) & (found < 0)) if len(everybody) else _NOBODY
-    found[outside] = _elsewhere(unit[outside], targets[2], draw)
+    outside = np.flatnonzero((place != NONE) & (found < 0))
+    agreeing = _members(theirs)
+    for whose, mine in _members(own[outside]).items():
+        choice = agreeing.get(whose, _NOBODY)
+        if len(choice):
+            found[outside[mine]] = choice[_elsewhere(unit[outside[mine]], targets[2][choice], draw)]
     return found
+
+
+def _families(unit: Whole, own: Whole, units: Whole, theirs: Whole) -> tuple[Whole, Whole]:
+    """One number for rows of one unit that have the same shared number, of both sides."""
+    pairs = np.stack([np.concatenate([unit, units]), np.concatenate([own, theirs])])
+    numbers = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
+    return numbers[: len(unit)], numbers[len(unit) :]
 
 
 _NOBODY: Whole = np.zeros(0, np.int64)
