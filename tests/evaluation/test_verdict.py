@@ -92,6 +92,17 @@ def test_broken_rules_are_counted():
     assert words(judge(real, real, schema))["rules"] == "good"
 
 
+def test_broken_rules_about_categories_of_the_schema_are_counted():
+    columns = [Column(name=name, kind="categorical", values=("x", "y")) for name in ("first", "second")]
+    allowed = {"columns": ["first", "second"], "allowed": [["x", "x"], ["y", "y"]]}
+    schema = Schema(columns=tuple(columns), constraints=(allowed,))
+    same = ["x", "y"] * 200
+    real = pl.DataFrame({"first": same, "second": same})
+    broken = real.with_columns(second=pl.Series(["y", "x"] * 50 + same[100:]))
+    found = {part.name: part for part in judge(real, broken, schema).parts}["rules"]
+    assert (found.value, found.real) == (pytest.approx(0.25), 0.0)
+
+
 def test_without_dependence_there_is_no_verdict_on_prediction():
     draw = np.random.default_rng(0)
     frames = [pl.DataFrame(draw.normal(size=(4000, 2)), schema=["x", "y"]) for _ in range(3)]

@@ -13,18 +13,24 @@ from understudy.evaluation.families import Families
 from understudy.tables.database_context import years
 from understudy.tables.database_schema import AgeRule, DatabaseSchema, LinkRule
 from understudy.tables.rules import SyntheticRows
+from understudy.tables.schema import Schema
 from understudy.tables.table import Table
 
 _RELATIONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+
+
+def rows_of(schema: Schema, table: Table) -> SyntheticRows:
+    """Rows with the text of every code: that of the schema, and of open categories that of the table."""
+    closed = {column.name: column.labels for column in schema if column.labels is not None}
+    return SyntheticRows(table.columns, {**table.labels, **closed})
 
 
 def broken_within(schema: DatabaseSchema, tables: Mapping[str, Table]) -> dict[str, float]:
     """By constraint of a table, as "visits: discharge >= admission", the share of its rows that break it."""
     found = {}
     for name in schema.private:
-        rows = SyntheticRows(tables[name].columns, tables[name].labels)
         for rule in schema[name].schema.constraints if schema[name].columns else ():
-            kept = rule.holds(rows)
+            kept = rule.holds(rows_of(schema[name].schema, tables[name]))
             found[f"{name}: {rule}"] = float(1 - kept.mean()) if len(kept) else 0.0
     return found
 

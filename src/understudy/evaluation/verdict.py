@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from understudy.evaluation.additive import Coordinates, propensity, scores
+from understudy.evaluation.broken import rows_of
 from understudy.evaluation.diagnostics import (
     WORST,
     Finding,
@@ -49,7 +50,6 @@ from understudy.evaluation.pair import (
     open_tables,
     shuffled_side,
 )
-from understudy.tables.rules import Constraint, SyntheticRows
 from understudy.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -277,10 +277,9 @@ def _prediction(target: Side, made: Side, base: Side, seed: int) -> Part | None:
 
 def _rules(schema: Schema, opened: "Mapping[str, Table]") -> Part | None:
     """How many rows keep every constraint of the schema."""
-    held = schema.constraints
-    if not held:
+    if not schema.constraints:
         return None
-    broken = {name: _broken(opened[name], held) for name in ("real", "synthetic")}
+    broken = {name: _broken(schema, opened[name]) for name in ("real", "synthetic")}
     return Part(
         name="rules",
         score=1 / (1 + broken["synthetic"] / HALF_RULES),
@@ -291,9 +290,9 @@ def _rules(schema: Schema, opened: "Mapping[str, Table]") -> Part | None:
     )
 
 
-def _broken(table: "Table", held: Sequence[Constraint]) -> float:
-    rows = SyntheticRows(table.columns, table.labels)
-    kept = np.logical_and.reduce([rule.holds(rows) for rule in held])
+def _broken(schema: Schema, table: "Table") -> float:
+    rows = rows_of(schema, table)
+    kept = np.logical_and.reduce([rule.holds(rows) for rule in schema.constraints])
     return float(1 - kept.mean()) if len(kept) else 0.0
 
 
