@@ -70,7 +70,9 @@ def wards(count: int, seed: int = 0) -> dict[str, pl.DataFrame]:
             handler = None if draw.random() < 0.2 else str(draw.integers(many))
             sender = (name, "0") if draw.random() < 0.5 else (f"c{draw.integers(count)}", "0")
             topic = int(draw.integers(2))
-            ward = [WARDS[topic], WARDS[3 + topic], (None, "1"), ("b", "1")][int(draw.choice(4, p=[0.4, 0.4, 0.1, 0.1]))]
+            ward = [WARDS[topic], WARDS[3 + topic], (None, "1"), ("b", "1")][
+                int(draw.choice(4, p=[0.4, 0.4, 0.1, 0.1]))
+            ]
             cases.append((name, handler, *sender, "ab"[topic], *ward))
     sizes = {"s": "small", "l": "large"}
     return {

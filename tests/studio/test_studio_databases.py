@@ -66,7 +66,8 @@ def test_the_form_sends_the_schema_that_it_was_filled_with(visitor):
     assert Schema.read(project.schema) == DatabaseSchema.from_document(drafted)
 
 
-def test_what_a_form_does_not_show_stays():
+@pytest.mark.parametrize("key", ['"ward"', '["site", "ward"]'])
+def test_what_a_form_does_not_show_stays(key):
     text = """
         name = "all"
         unit = "people"
@@ -95,10 +96,15 @@ def test_what_a_form_does_not_show_stays():
         kind = "date"
         [tables.stays.columns.ward]
         kind = "categorical"
+        [tables.stays.columns.site]
+        kind = "categorical"
         [tables.wards]
         key = "ward"
         public = true
     """
+    several = f'[{{columns = {key}, table = "wards"}}]'
+    text = text.replace('{ward = "wards"}', several) if "site" in key else text
+    text = text.replace('key = "ward"', f"key = {key}")
     document = tomllib.loads(text)
     shown = filled(document, {})
     assert schema_of(as_sent(shown), document) == DatabaseSchema.from_document(document)
