@@ -86,3 +86,11 @@ def test_a_public_row_is_learned_as_a_whole(model, drawn):
     small = drawn["clinics"].filter(pl.col("size") == "small")
     assert (small["region"] == "south").mean() > 0.8  # all, in truth
     assert (drawn["cases"].filter(pl.col("site") == "a, b")["topic"] == "b").mean() > 0.8
+
+
+def test_no_units_have_no_rows(model):
+    assert {name: frame.height for name, frame in model.sample(0, seed=1).items()} == {
+        "clinics": 0,
+        "staff": 0,
+        "cases": 0,
+    }

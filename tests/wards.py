@@ -1,5 +1,7 @@
 """Clinics whose keys have several columns: of public districts and wards, and of staff that is told apart by number."""
 
+import dataclasses
+
 import numpy as np
 import polars as pl
 
@@ -52,6 +54,18 @@ WARDS = [("a", "1"), ("a, b", "1"), ("a", "b, 1"), ("b", "2"), ("b", "3")]
 
 def wards_schema() -> us.DatabaseSchema:
     return us.DatabaseSchema.parse(SCHEMA)
+
+
+def private_schema() -> us.DatabaseSchema:
+    """The private tables alone, without the columns that lead to public ones."""
+    schema, tables = wards_schema(), {}
+    for name in schema.private:
+        table = schema[name]
+        public = {column for group in table.public_groups for column in group}
+        columns = tuple(column for column in table.columns if column.name not in public)
+        references = {each: table.references[each] for each in table.second_keys}
+        tables[name] = dataclasses.replace(table, columns=columns, references=references)
+    return dataclasses.replace(schema, tables=tables)
 
 
 def wards(count: int, seed: int = 0) -> dict[str, pl.DataFrame]:

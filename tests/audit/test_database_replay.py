@@ -14,6 +14,7 @@ from understudy.privacy.rows import PrivateRows
 from understudy.privacy.unit_weights import STEPS
 from understudy.synthesizers import resolve
 from understudy.tables import families
+from wards import private_schema
 
 
 def test_the_unit_more_has_as_many_children_as_it_may_have_and_more():
@@ -66,8 +67,9 @@ def test_a_replay_finds_sums_to_which_a_unit_adds_more_than_the_bound(monkeypatc
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("schema", [offices_schema, private_schema])
 @pytest.mark.parametrize("name", ["independent", "prada"])
-def test_a_unit_more_changes_no_answer_of_tables_that_point_to_others_and_to_themselves(name):
-    found = replay(offices_schema(), resolve(name), epsilon=20.0, delta=1e-6)
+def test_a_unit_more_changes_no_answer_of_tables_that_point_to_others_and_to_themselves(name, schema):
+    found = replay(schema(), resolve(name), epsilon=20.0, delta=1e-6)
     assert found.findings == ()
     assert 0.5 < found.worst <= 1.0 + 1e-9
