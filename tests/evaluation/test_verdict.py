@@ -19,7 +19,7 @@ from understudy.evaluation.evaluate import Evaluation, shuffled
 from understudy.evaluation.pair import labels_of, open_table, open_tables
 from understudy.evaluation.verdict import GOOD, USABLE, Part, Verdict, judge, word_of
 from understudy.tables.column import Column
-from understudy.tables.rules import Inequality
+from understudy.tables.rules import Combination, Inequality
 from understudy.tables.schema import Schema
 
 LINE = Schema(
@@ -94,7 +94,7 @@ def test_broken_rules_are_counted():
 
 def test_broken_rules_about_categories_of_the_schema_are_counted():
     columns = [Column(name=name, kind="categorical", values=("x", "y")) for name in ("first", "second")]
-    allowed = {"columns": ["first", "second"], "allowed": [["x", "x"], ["y", "y"]]}
+    allowed = Combination(("first", "second"), (("x", "x"), ("y", "y")))
     schema = Schema(columns=tuple(columns), constraints=(allowed,))
     same = ["x", "y"] * 200
     real = pl.DataFrame({"first": same, "second": same})
