@@ -19,6 +19,7 @@ from understudy.synthesizers.conditional.density import Column, ConditionalDensi
 from understudy.synthesizers.conditional.fit import plan_families
 from understudy.synthesizers.conditional.landing import landing_of, landing_shares
 from understudy.synthesizers.conditional.learning import learned, mixed
+from understudy.synthesizers.conditional.level_maps import level_map
 from understudy.synthesizers.conditional.measuring import PairCount, Sums
 from understudy.synthesizers.conditional.pools import coded, pair_shares, raked
 from understudy.synthesizers.conditional.shares import with_counted
@@ -266,3 +267,58 @@ def test_a_calibrated_density_moves_towards_shares_and_covariances_of_drawn_rows
         column = calibrated(2, bases, targets, pool, rows, column, step=0.4)
         found.append(apart(column))
     assert found[-1][0] < found[0][0] / 2 and found[-1][1] < found[0][1] / 3
+
+
+# How levels are shown -------------------------------------------------------------------------------------------------
+
+
+def _uneven(nullable: bool = False) -> tuple[Bins, np.ndarray]:
+    """Ten bins, and levels that draw the lower ones too often: of density 1.4 - 0.8 u."""
+    draw = np.random.default_rng(3).random(40_000)
+    level = (1.4 - np.sqrt(1.96 - 1.6 * draw)) / 0.8
+    return dataclasses.replace(EVEN, nullable=nullable), level
+
+
+def test_levels_are_shown_with_the_measured_shares_in_their_order_and_read_as_they_were_drawn():
+    bins, level = _uneven()
+    made = level_map(level, bins, basis_of(NUMBER, bins, structural=False), noise=0.0)
+    shown = made.show(level)
+    held = np.bincount(bins.code_of(level), minlength=10) / len(level)
+    assert np.abs(held - 0.1).sum() / 2 > 0.09
+    assert np.allclose(np.bincount(bins.code_of(shown), minlength=10) / len(shown), 0.1, atol=0.003)
+    assert (np.argsort(shown, kind="stable") == np.argsort(level, kind="stable")).all()
+    assert np.allclose(made.read(shown), level, atol=1e-6)
+    assert made.show(np.array([0.0, 1.0, np.nan])).tolist()[:2] == [0.0, 1.0]
+    assert np.isnan(made.show(np.array([np.nan]))[0])
+
+
+def test_what_noise_explains_is_shown_as_it_was_drawn_and_what_it_explains_in_part_moves_in_part():
+    bins, level = _uneven()
+    own = basis_of(NUMBER, bins, structural=False)
+    assert level_map(level, bins, own, noise=0.03) is None  # ten bins of it: 0.12 in total variation
+    assert level_map(np.full(5, np.nan), bins, own, noise=0.0) is None
+    apart = [np.abs(np.bincount(bins.code_of(level), minlength=10) / len(level) - 0.1).sum() / 2]
+    for noise in (0.015, 0.0):
+        shown = level_map(level, bins, own, noise=noise).show(level)
+        apart.append(np.abs(np.bincount(bins.code_of(shown), minlength=10) / len(shown) - 0.1).sum() / 2)
+    assert apart[0] > apart[1] + 0.02 > apart[2] + 0.04
+    expected = (10 * 0.015 / np.sqrt(2 * np.pi) / apart[0]) ** 2
+    assert apart[1] / apart[0] == pytest.approx(expected, abs=0.05)
+
+
+def test_a_density_draws_the_same_given_levels_that_are_shown_and_draws_others_as_they_are_shown():
+    bases = _bases()
+    bins, level = _uneven()
+    made = level_map(level, bins, bases.of[1], noise=0.0)
+    reads = bases.functions_of(1)
+    column = Column(reads, np.full((5, 5), 0.3), np.zeros(10))
+    letter = Column(np.zeros(0, np.int64), np.zeros((0, 3)), np.zeros(3))
+    plain = ConditionalDensity(bases, (None, None, column, letter))
+    mapped = dataclasses.replace(plain, maps={1: made, 2: made})
+    given = {"previous.c": np.full(3_000, 0.2), "x": np.linspace(0.01, 0.99, 3_000)}
+    first = plain.sample_given(given, key=Key.new(1))
+    second = mapped.sample_given({**given, "x": made.show(given["x"])}, key=Key.new(1))
+    assert np.allclose(second["y"], made.show(first["y"]))
+    assert np.array_equal(second["c"], first["c"])
+    again = ConditionalDensity.from_arrays(mapped.arrays())
+    assert np.array_equal(again.sample(500, key=Key.new(2))["y"], mapped.sample(500, key=Key.new(2))["y"])

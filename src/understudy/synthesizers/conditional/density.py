@@ -4,8 +4,8 @@ With f the functions of a row's context and of its earlier columns, and g(b) tho
 
     P(b | row) ∝ exp(constant_b + fᵀ W g(b) + stay · [b is the value of the row before]).
 
-The levels within a bin are all equally likely. Columns that are given are read and never drawn. The one rule: no
-private row comes here.
+The levels within a bin are all equally likely. Columns that are given are read and never drawn. Numbers are shown with
+their measured distributions (level_maps.py). The one rule: no private row comes here.
 """
 
 import dataclasses
@@ -21,6 +21,7 @@ from understudy.encoding.bins import Bins
 from understudy.encoding.encoder import Levels
 from understudy.synthesizers.conditional.basis import Bases, Basis
 from understudy.synthesizers.conditional.landing import Landing
+from understudy.synthesizers.conditional.level_maps import LevelMap
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
@@ -60,20 +61,22 @@ class ConditionalDensity:
     Attributes:
         bases: The functions of the columns, in generation order.
         landing: Of a history, where its gaps lead to.
+        maps: How levels are shown, by the number of the column; others are shown as they are drawn.
     """
 
     bases: Bases
     columns: tuple[Column | None, ...]
     landing: Landing | None = None
+    maps: Mapping[int, LevelMap] = dataclasses.field(default_factory=dict)
 
     def sample(self, n: int, *, key: Key) -> Levels:
         """Rows without a context: each given column has its measured distribution."""
         draw = key.child("context").numpy()
         given: Levels = {}
-        for name, bins, own, column in zip(self.bases.names, self.bases.bins, self.bases.of, self.columns, strict=True):
+        for j, (bins, own, column) in enumerate(zip(self.bases.bins, self.bases.of, self.columns, strict=True)):
             if column is None:
                 codes = draw.choice(len(own.shares), n, p=own.shares / own.shares.sum())
-                given[name] = bins.level(codes, draw.random(n))
+                given[self.bases.names[j]] = self.shown(j, bins.level(codes, draw.random(n)))
         return self.sample_given(given, key=key) if given else self._chunk(given, n, frozenset(), key)
 
     def sample_given(self, given: Levels, *, key: Key, present: Collection[str] = ()) -> Levels:
@@ -93,9 +96,8 @@ class ConditionalDensity:
         codes = np.zeros((len(self.columns), n), np.int64)
         for j, (name, bins, column) in enumerate(zip(self.bases.names, self.bases.bins, self.columns, strict=True)):
             if name in given or column is None:
-                level = given[name]
-                codes[j] = bins.code_of(level)
-                found[name] = level.copy()
+                codes[j] = bins.code_of(self.as_drawn(j, given[name]))
+                found[name] = given[name].copy()
             else:
                 logits = self.logits(j, column, functions, codes)
                 if self.landing is not None and self.landing.column == j and column.landings.size:
@@ -104,9 +106,17 @@ class ConditionalDensity:
                 if name in present and bins.nullable and bins.size > 1:
                     logits[:, -1] = NEVER
                 codes[j] = drawn_codes(logits, draw)
-                found[name] = bins.level(codes[j], draw.random(n))
+                found[name] = self.shown(j, bins.level(codes[j], draw.random(n)))
             functions[:, self.bases.functions_of(j)] = self.bases.of[j].table[codes[j]]
         return found
+
+    def shown(self, j: int, level: Floats) -> Floats:
+        """Levels of column j that were drawn, as they are shown."""
+        return self.maps[j].show(level) if j in self.maps else level
+
+    def as_drawn(self, j: int, level: Floats) -> Floats:
+        """Levels of column j that are shown, as they were drawn."""
+        return self.maps[j].read(level) if j in self.maps else level
 
     def logits(self, j: int, column: Column, functions: Single, codes: Whole) -> Single:
         """The logits of the bins of column j: (rows, bins)."""
@@ -143,6 +153,7 @@ class ConditionalDensity:
         if self.landing is not None:
             found["landing"] = np.array([self.landing.column, self.landing.base])
             found |= {f"landing {part}": getattr(self.landing, part) for part in ("values", "steps", "edges")}
+        found |= {f"{j} map": np.stack(each) for j, each in self.maps.items()}
         return found
 
     @classmethod
@@ -166,7 +177,8 @@ class ConditionalDensity:
             gap, base = arrays["landing"].tolist()
             values, steps, edges = (arrays[f"landing {part}"] for part in ("values", "steps", "edges"))
             landing = Landing(int(gap), int(base), values, steps, edges)
-        return cls(Bases(tuple(names), tuple(bins), tuple(bases)), tuple(columns), landing)
+        maps = {j: LevelMap(*arrays[f"{j} map"]) for j in range(len(names)) if f"{j} map" in arrays}
+        return cls(Bases(tuple(names), tuple(bins), tuple(bases)), tuple(columns), landing, maps)
 
 
 def add_stay(logits: Single, before: Whole, stay: float, categories: int) -> None:

@@ -4,7 +4,8 @@
    to them, and to counts, drawn families say (correcting.py).
 2. Families are drawn, and the densities are fitted on their contexts (learning.py); again, until contexts have settled.
 3. Pairs of columns that drawn families have most wrong are chosen, counted and learned, in a few rounds.
-4. Families are drawn and densities fitted a few times more, and at last moved a little (calibrating.py).
+4. Families are drawn and densities fitted a few times more, and at last moved a little (calibrating.py); what their
+   numbers then still have wrong is mended in how levels are shown (level_maps.py).
 
 Contexts are those of drawn families, so that a history that drifts is seen and mended, and nothing is spent on what a
 context is like by itself.
@@ -31,6 +32,7 @@ from understudy.synthesizers.conditional.correcting import corrected_moments, co
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, drawn_codes
 from understudy.synthesizers.conditional.landing import Landing, landing_of, landing_shares
 from understudy.synthesizers.conditional.learning import learned, mixed
+from understudy.synthesizers.conditional.level_maps import LevelMap, level_map
 from understudy.synthesizers.conditional.measuring import (
     CHOICE,
     MOMENTS,
@@ -68,6 +70,9 @@ CALIBRATIONS = (0.4, 0.3, 0.2, 0.15, 0.1)
 """At the end densities move by these parts against what drawn families have wrong, ..."""
 STAYING = 0.3
 """... and columns that may stay as they are by this part of it, since what they have wrong stays too."""
+MAPPINGS, MAPPED_POOL = 2, 2
+"""So often levels are mapped, on families of so many times the rows of a fit. Means of earlier rows change with it, and
+so does what is drawn given them."""
 MOMENTS_PART, CHOICE_PART = 0.3, 0.08
 """Parts of what is left beside the encoder; the rest counts pairs."""
 MOST_RAKED = 40
@@ -114,6 +119,8 @@ def fit_conditional(
         fitting.fit()
     for step in CALIBRATIONS:
         fitting.calibrate(step)
+    for _ in range(MAPPINGS):
+        fitting.show_as_measured()
     return fitting.density
 
 
@@ -220,6 +227,20 @@ class _Fitting:
             part = step * (STAYING if column.before >= 0 else 1.0)
             columns[j] = calibrated(j, self._bases, targets, pool, rows, column, step=part)
         self.density = dataclasses.replace(self.density, columns=tuple(columns))
+
+    def show_as_measured(self) -> None:
+        """Maps the levels of drawn numbers, and of contexts that are made of them, to the measured distributions."""
+        self._number += 1
+        key = self._key.child(f"pool {self._number}")
+        levels, _ = self._simulation.rows(self.density, MAPPED_POOL * self._pool_rows, key=key)
+        maps, place = dict[int, LevelMap](), {name: j for j, name in enumerate(self._bases.names)}
+        for j in np.flatnonzero(self._drawn & ~self._forced).tolist():
+            name, own = self._bases.names[j], self._bases.of[j]
+            drawn = self.density.as_drawn(j, levels[name])
+            made = level_map(drawn, self._bases.bins[j], own, noise=self._noise[name]) if own.number else None
+            if made is not None:
+                maps |= {place[each]: made for each in (name, f"previous.{name}", f"mean.{name}") if each in place}
+        self.density = dataclasses.replace(self.density, maps=maps)
 
     def _corrected(self, pool: CodedPool) -> Released:
         """What was released, as a pool says that it is without weights; shares of columns follow from it."""
