@@ -84,6 +84,7 @@ def test_what_a_form_does_not_show_stays():
         max_per_parent = 3
         order = "day"
         references = {ward = "wards"}
+        transitions.outcome = {died = []}
         missing = ["NA"]
         ignore = ["note"]
         constraints = [{rule = "until >= day", by = "rejection"}]
@@ -95,6 +96,9 @@ def test_what_a_form_does_not_show_stays():
         kind = "date"
         [tables.stays.columns.ward]
         kind = "categorical"
+        [tables.stays.columns.outcome]
+        kind = "categorical"
+        values = ["home", "died"]
         [tables.wards]
         key = "ward"
         public = true

@@ -43,8 +43,8 @@ def broken_between(schema: DatabaseSchema, families: Families) -> dict[str, floa
         ] = _wrong_ages(each, families)
     for table in (schema[name] for name in schema.private):
         for column, allowed in table.transitions.items():
-            broken = _wrong_transitions(table[column], allowed, families.tables[table.name])
-            found[f"{table.name}.{column} follows previous.{column}"] = broken
+            members = families.tables[table.name]
+            found[table.transition_rule(column)] = _wrong_transitions(table[column], allowed, members)
     return found
 
 

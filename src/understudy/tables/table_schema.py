@@ -196,6 +196,10 @@ class TableSchema:
         names = {column.name for column in self.columns}
         return tuple(name for name in self.references if name not in names)
 
+    def transition_rule(self, column: str) -> str:
+        """What a page or a message calls the transitions of a column."""
+        return f"{self.name}.{column} follows previous.{column}"
+
     def __getitem__(self, name: str) -> Column:
         return self.schema[name]
 
