@@ -85,6 +85,7 @@ def test_what_a_form_does_not_show_stays(key):
         max_per_parent = 3
         order = "day"
         references = {ward = "wards"}
+        transitions.outcome = {died = []}
         missing = ["NA"]
         ignore = ["note"]
         constraints = [{rule = "until >= day", by = "rejection"}]
@@ -98,6 +99,9 @@ def test_what_a_form_does_not_show_stays(key):
         kind = "categorical"
         [tables.stays.columns.site]
         kind = "categorical"
+        [tables.stays.columns.outcome]
+        kind = "categorical"
+        values = ["home", "died"]
         [tables.wards]
         key = "ward"
         public = true

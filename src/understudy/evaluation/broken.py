@@ -5,16 +5,18 @@ Privacy:
 """
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from understudy.evaluation.families import Families
+from understudy.evaluation.families import Families, Members
+from understudy.tables.column import Column
 from understudy.tables.database_context import years
 from understudy.tables.database_schema import AgeRule, DatabaseSchema, LinkRule
 from understudy.tables.rules import SyntheticRows
 from understudy.tables.schema import Schema
 from understudy.tables.table import Table
+from understudy.tables.transitions import chain
 
 _RELATIONS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 
@@ -45,6 +47,10 @@ def broken_between(schema: DatabaseSchema, families: Families) -> dict[str, floa
         found[
             f"{each.table}.{each.column} = years({schema[each.table].parent}.{each.birth}, {each.table}.{each.at})"
         ] = _wrong_ages(each, families)
+    for table in (schema[name] for name in schema.private):
+        for column, allowed in table.transitions.items():
+            members = families.tables[table.name]
+            found[table.transition_rule(column)] = _wrong_transitions(table[column], allowed, members)
     return found
 
 
@@ -60,6 +66,12 @@ def _wrong_ages(rule: AgeRule, families: Families) -> float:
     known = ~np.isnan(birth) & ~np.isnan(at) & ~np.isnan(age)
     wrong = age[known] != years(birth[known], at[known])
     return float(wrong.sum()) / max(len(age), 1)
+
+
+def _wrong_transitions(column: Column, allowed: Mapping[str, Sequence[str]], members: Members) -> float:
+    codes = members.side.codes[column.name]
+    wrong = chain(column, allowed, column.labels or ()).broken(codes[members.pairs], codes[members.pairs + 1])
+    return float(wrong.mean()) if len(wrong) else 0.0
 
 
 def _broken(rule: LinkRule, families: Families) -> float:

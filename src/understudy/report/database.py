@@ -148,6 +148,7 @@ def privacy_of_database(model: DatabaseModel, ledger: LedgerFile | None) -> dict
     planned = planned_tables(designs(schema, receipt.budget.epsilon), model.method, receipt.budget)
     sampled = any(each.sampling_rate for each in (*planned, *receipt.charges))
     rules = [f"{table.name}: {rule}" for table in schema if table.columns for rule in table.schema.constraints]
+    rules += [table.transition_rule(column) for table in schema for column in table.transitions]
     units = schema.root.rows
     return {
         "promise": receipt.promise,

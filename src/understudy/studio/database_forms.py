@@ -25,7 +25,7 @@ from understudy.studio.forms import (
 )
 from understudy.tables.database_schema import DatabaseSchema
 
-KEPT = ("references", "file")
+KEPT = ("references", "transitions", "file")
 """What a table has that its form does not show."""
 
 
@@ -73,6 +73,9 @@ def _table(form: Form, prefix: str, base: Mapping[str, Any]) -> Document:
     kept = {key: base[key] for key in KEPT if key in base}
     if "references" in kept:
         kept["references"] = _references(kept["references"], columns)
+    if "transitions" in kept:
+        among = columns if "order" in table else ()
+        kept["transitions"] = {name: allowed for name, allowed in kept["transitions"].items() if name in among}
     return table | {key: value for key, value in kept.items() if value} | stated("columns", columns)
 
 

@@ -304,7 +304,8 @@ class DatabaseSchema:
             link = f", at most {table.max_per_parent} for each of {table.parent}" if table.parent else ""
             order = f", in the order of {table.order}" if table.order else ""
             lines.append(f"{depth}{table.name}: {len(table.columns)} columns{link}{order}{', public' * table.public}")
-        lines += ["between rows:"] * bool(self.constraints) + [f"  {each}" for each in self.constraints]
+        rules = [*self.constraints, *(table.transition_rule(each) for table in self for each in table.transitions)]
+        lines += ["between rows:"] * bool(rules) + [f"  {each}" for each in rules]
         return "\n".join(lines)
 
     @classmethod

@@ -18,6 +18,7 @@ from understudy.tables.references import Pointer, columns_of, name_of, read_refe
 from understudy.tables.references import stated as stated_references
 from understudy.tables.rules import Combination
 from understudy.tables.schema import Schema
+from understudy.tables.transitions import Transitions, read_transitions
 from understudy.tables.values import SchemaError, is_list, is_text, repeated, show
 
 PREVIOUS = "previous"
@@ -37,6 +38,8 @@ class TableSchema:
         foreign_key: The columns that hold the parent's key.
         max_per_parent: How many rows of one parent are used at most.
         order: The column by which rows of one parent are a history; None if they have no order.
+        transitions: By column, for values of it, those that the next row of a history may have; after a value with none
+            no row follows (transitions.py).
         public: Whether it is public and given in full, such as a list of districts. Nothing of it is learned.
         references: For columns that hold the key of another table, its name: a public table for those of `columns`; a
             private one, or this one, for columns that are not among them, which are a second key (second_keys.py). Of a
@@ -55,6 +58,7 @@ class TableSchema:
     foreign_key: tuple[str, ...] = ()
     max_per_parent: int | None = None
     order: str | None = None
+    transitions: Transitions = dataclasses.field(default_factory=dict)
     public: bool = False
     references: Mapping[Pointer, str] = dataclasses.field(default_factory=dict)
     max_depth: int | None = None
@@ -75,6 +79,7 @@ class TableSchema:
         self._check_link()
         self._check_names()
         self._check_order()
+        self._check_transitions()
         if self.key_pattern is not None and not (is_text(self.key_pattern) and re.search(r"\d", self.key_pattern)):
             raise self._error(f'expected key_pattern to hold digits, as in "P-0001", got {show(self.key_pattern)}.')
         self._read_references()
@@ -169,6 +174,15 @@ class TableSchema:
         if not column.is_numeric or column.nullable:
             raise self._error(f"expected order to be a number or an instant that is never missing, got {column}.")
 
+    def _check_transitions(self) -> None:
+        if self.transitions and self.order is None:
+            raise self._error("expected transitions with an order: they are of consecutive rows of a history.")
+        try:
+            found = read_transitions(self.transitions, self.columns, int(self.max_per_parent or 1))
+        except SchemaError as error:
+            raise SchemaError(f"table {self.name!r}, {error}") from None
+        self._set("transitions", found)
+
     @functools.cached_property
     def schema(self) -> Schema:
         """The columns as a schema of their own, with the constraints within a row; the keys are ignored.
@@ -208,6 +222,10 @@ class TableSchema:
         """The columns that hold a public table's key of several columns, of each such reference."""
         return tuple(each for each in self.references if isinstance(each, tuple) and each not in self.second_keys)
 
+    def transition_rule(self, column: str) -> str:
+        """What a page or a message calls the transitions of a column."""
+        return f"{self.name}.{column} follows previous.{column}"
+
     def __getitem__(self, name: str) -> Column:
         return self.schema[name]
 
@@ -216,7 +234,7 @@ class TableSchema:
         found = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("name", "columns", "constraints", "file", "references")
+            if field.name not in ("name", "columns", "constraints", "file", "references", "transitions")
             and getattr(self, field.name) != field.default
         }
         found = {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
@@ -225,6 +243,11 @@ class TableSchema:
                 [found[key]] = found[key]
         if self.references:
             found["references"] = stated_references(self.references)
+        if self.transitions:
+            found["transitions"] = {
+                column: {value: list(after) for value, after in allowed.items()}
+                for column, allowed in self.transitions.items()
+            }
         if self.constraints:
             found["constraints"] = [each.written() for each in self.schema.constraints]
         if self.file != STANDARD:

@@ -2,7 +2,8 @@
 
 The number of children is a hidden column of the parent. First children are drawn of all parents that have one, then
 second ones given the first, and so on. Of a history the order is drawn first, and the rest given it. Rows that break a
-rule are drawn again, given the same. The one rule: all of it is public. Nothing here sees a private row.
+rule are drawn again, given the same; a value that breaks a transition again and again is replaced (keeping.py). The one
+rule: all of it is public. Nothing here sees a private row.
 """
 
 import dataclasses
@@ -17,6 +18,7 @@ from understudy.encoding.columns import ColumnEncoder
 from understudy.encoding.encoder import Levels
 from understudy.synthesizers.base import GivenSampler
 from understudy.synthesizers.relational.fitted import FittedTable
+from understudy.synthesizers.relational.keeping import following
 from understudy.tables.constraints import sums
 from understudy.tables.database_context import PLACES, Arrays, Whole, place_of
 from understudy.tables.database_design import Design
@@ -27,7 +29,10 @@ from understudy.tables.rules import SyntheticRows
 from understudy.tables.writing import as_shown
 
 TRIES = 40
-"""Rows that break a rule are drawn so often; what then still does takes the values of another row."""
+"""Rows that break a rule are drawn so often; what then still does takes the values of another row.
+
+With transitions, rows are drawn as often again with values that keep these, so that only other rules can be broken.
+"""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,34 +158,47 @@ def _draw_rank(
     """The children of one rank: their values, and their columns as the design has them."""
     given = _context_levels(fitted, design, parents, rank, earlier, key.child("context"))
     before = earlier[-1][0] if earlier else None
+    allowed = following(fitted, design, before, parents.children, rank)
     values: dict[str, NDArray[Any]] = {}
     own: dict[str, NDArray[Any]] = {}
     waiting = np.arange(len(parents.children))
     kept = np.zeros(len(waiting), bool)
-    for attempt in range(TRIES):
+    tries = TRIES if allowed is None else 2 * TRIES
+    for attempt in range(tries):
         some, past = parents.some(waiting), None if before is None else _taken(before, waiting)
         levels = {name: level[waiting] for name, level in given.items()}
-        new, hidden = _draw_rows(fitted, design, levels, some, past, key=key.child(f"attempt {attempt}"))
+        again = key.child(f"attempt {attempt}")
+        new, hidden = _draw_rows(fitted, design, levels, some, past, key=again)
+        now = None if allowed is None else allowed.some(waiting)
+        if now is not None and attempt >= TRIES:
+            _put(now.mended(new, staying=attempt == TRIES, key=again.child("mended")), (new, hidden))
         if not attempt:
             values, own = new, hidden
         else:
-            for old, drawn in ((values, new), (own, hidden)):
-                for name in old:
-                    old[name][waiting] = drawn[name]
-        kept[waiting] = _keeps_rules(fitted, design, new)
+            _put(new, (values,), waiting)
+            _put(hidden, (own,), waiting)
+        kept[waiting] = _keeps_rules(fitted, design, new) & (True if now is None else now.keeps(new))
         waiting = np.flatnonzero(~kept)
         if not len(waiting):
             return values, own
     if not kept.any():
         raise SamplingError(
-            f"table {design.table.name!r}: no row of {len(kept)} keeps the constraints, drawn {TRIES} times. Check "
-            "them against each other and the bounds."
+            f"table {design.table.name!r}: no row of {len(kept)} keeps the constraints, drawn {tries} times. Check "
+            "them against each other, the transitions and the bounds."
         )
     instead = key.child("instead").numpy().choice(np.flatnonzero(kept), len(waiting))
     for columns in (values, own):
-        for name in columns:
-            columns[name][waiting] = columns[name][instead]
+        _put(_taken(columns, instead), (columns,), waiting)
+    if allowed is not None:
+        mended = allowed.some(waiting).mended(_taken(values, waiting), staying=True, key=key.child("mended"))
+        _put(mended, (values, own), waiting)
     return values, own
+
+
+def _put(cells: Arrays, into: Sequence[dict[str, NDArray[Any]]], places: Whole | slice = slice(None)) -> None:
+    for name in cells:
+        for columns in into:
+            columns[name][places] = cells[name]
 
 
 def _context_levels(
