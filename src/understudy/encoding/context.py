@@ -43,6 +43,11 @@ def of_means(known: ColumnEncoder, column: Column) -> ColumnEncoder:
     return NumericEncoder(column, Distribution(values, learned.cdf), known.missing)
 
 
+def of_shares(column: Column) -> ColumnEncoder:
+    """The encoder of shares of rows, all of them equally likely."""
+    return NumericEncoder(column, Distribution(np.array([0.0, 1.0]), np.array([0.0, 1.0])))
+
+
 def of_places(column: Column) -> ColumnEncoder:
     """The encoder of whole numbers between the bounds of a column, all of them equally likely."""
     low, high = column.bounds

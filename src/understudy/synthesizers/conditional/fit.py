@@ -98,7 +98,8 @@ def fit_conditional(
     Privacy:
         Rows are read by `measure_moments` and by `PairRounds`.
     """
-    bases = bases_of(encoder, make_bins(encoder, BINS), encoder.schema.names, simulation.structural)
+    bins, names = make_bins(encoder, BINS), encoder.schema.names
+    bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares)
     coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
     total = max(encoder.rows, 1.0)
     moments = measure_moments(coded_rows, bases, simulation.given, total=total, ledger=ledger, key=key.child("moments"))
