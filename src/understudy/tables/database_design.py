@@ -33,7 +33,7 @@ MOST_CONTEXT = 40
 """A table is drawn given at most so many columns: first the shares are left out, then the means, then ancestors
 beyond the parent."""
 
-MOST_SHARED = 8
+MOST_SHARED = 4
 """A category with at most so many public values has shares among the context of later siblings."""
 
 LEARNED_ROWS = 3.0
