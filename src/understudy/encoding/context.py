@@ -44,8 +44,9 @@ def of_means(known: ColumnEncoder, column: Column) -> ColumnEncoder:
 
 
 def of_shares(column: Column) -> ColumnEncoder:
-    """The encoder of shares of rows, all of them equally likely."""
-    return NumericEncoder(column, Distribution(np.array([0.0, 1.0]), np.array([0.0, 1.0])))
+    """The encoder of shares of rows, all of them equally likely; it has a knot for each bin that may be counted."""
+    even = np.linspace(0.0, 1.0, BINS + 1)
+    return NumericEncoder(column, Distribution(even, even))
 
 
 def of_places(column: Column) -> ColumnEncoder:

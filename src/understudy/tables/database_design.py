@@ -2,8 +2,9 @@
 
 Every table is modelled as one flat table. Its own columns are drawn given its *context*: the columns of its ancestors,
 how many siblings there are, its rank among them, and what the earlier siblings were like: the last row, and of the
-rows so far the means of numbers and the shares of categories. Beside its own columns a table has one for each of its children, hidden, that holds how many there
-are. A history has two more for its order: where it begins (in a first row) and the distance from the row before.
+rows so far the means of numbers and the shares of categories. Beside its own columns a table has one for each of its
+children, hidden, that holds how many there are. A history has two more for its order: where it begins (in a first row)
+and the distance from the row before.
 
 The one rule: everything here follows from the schema, so it is public. Arrays of values become those of the design by
 `Design.measured`, at the door and before they are locked; drawn ones become values again by `Design.moment` and
@@ -34,7 +35,8 @@ MOST_CONTEXT = 40
 beyond the parent."""
 
 MOST_SHARED = 4
-"""A category with at most so many public values has shares among the context of later siblings."""
+"""Of a category with at most so many public values a row sees the shares among its earlier siblings. Every share adds
+to the noise of all second moments: with up to 8 values the hospital lost 0.02 of its score on one of two splits."""
 
 LEARNED_ROWS = 3.0
 """A table of children is learned from about so many rows of a unit at ε = 1: `learned_rows` has the rule."""

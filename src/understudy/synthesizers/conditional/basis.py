@@ -1,8 +1,10 @@
 """Functions of the bins of a column: what one column tells another is a sum of products of these.
 
 A number has its score and cosines of its level, of mean 0 and variance 1 over its bins and uncorrelated with each
-other, and a flag for missing values. A category has a flag for each of its values. The *linear* ones are the score of a
-number and the flags of the commonest values of a category: products of two of these are second moments.
+other, and a flag for missing values. A category has a flag for each of its values. The share of a category among
+earlier siblings has one function, itself, so that all shares of a column together are no longer than its flags. The
+*linear* ones are the score of a number, a share, and the flags of the commonest values of a category: products of two
+of these are second moments.
 
 The one rule: all of it is public, made of the encoder.
 """
@@ -139,7 +141,7 @@ def bases_of(
     bins: Mapping[str, Bins],
     order: Sequence[str],
     structural: Collection[str],
-    shares: Collection[str] = (),
+    shares: Collection[str],
 ) -> Bases:
     """The functions of all columns, in this order."""
     made = [

@@ -54,8 +54,8 @@ PAIRS_PER_COLUMN = 3
 FIRST_FITS, ROUNDS, LAST_FITS = 6, 3, 2
 """Fits before the first pairs are chosen, rounds of pairs with a fit each, and fits after them."""
 STAGES = 1, 2
-"""In so many fits columns do not read the row before, and not the means of earlier rows: those of the first families
-are not yet like those of private rows."""
+"""In so many fits columns do not read the row before, and not the means and shares of earlier rows: those of the first
+families are not yet like those of private rows."""
 PRIOR, PRIOR_OF_CONTEXT = 1.0, 0.05
 """Squares of weights are expected to be this, of columns of the same row and of its context. Columns of a context say
 much the same, so that without it the noise in their differences would make large weights."""
