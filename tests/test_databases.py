@@ -14,10 +14,13 @@ import understudy as us
 from clinic import clinic, clinic_schema
 from offices import offices, offices_schema
 from understudy.core.randomness import Key
+from understudy.encoding.context import of_shares
 from understudy.encoding.encoder import Encoder
+from understudy.synthesizers import METHODS
 from understudy.synthesizers.base import GivenSampler
 from understudy.synthesizers.relational.drawing import draw_children, draw_root, parents_of
 from understudy.synthesizers.relational.fitted import FittedTable
+from understudy.synthesizers.relational.planning import designs_for
 from understudy.tables.database_context import SUMMARIES
 from understudy.tables.database_design import designs, learned_rows
 from understudy.tables.families import read_families
@@ -108,7 +111,7 @@ def test_conditions_are_about_the_root(model):
 
 @dataclasses.dataclass(eq=False)
 class Recorder:
-    """A generator that remembers what rows were drawn given, by their rank."""
+    """A generator that knows nothing of shares, and remembers what rows were drawn given, by their rank."""
 
     generator: GivenSampler
     encoder: Encoder
@@ -117,14 +120,17 @@ class Recorder:
     def sample_given(self, given, *, key, present=()):
         rank = self.encoder.columns["rank of it"].values(given["rank of it"])
         self.given.setdefault(int(rank[0]), dict(given))
-        return self.generator.sample_given(given, key=key, present=present)
+        seen = {name: levels for name, levels in given.items() if not name.startswith("share.")}
+        return self.generator.sample_given(seen, key=key, present=present)
 
 
 def test_rows_are_drawn_given_the_shares_and_means_that_private_rows_would_have(model):
-    made, fitted = model.designs, model.tables
+    made, fitted = designs(clinic_schema(), 50, shares=True), model.tables
     root = draw_root(fitted["patients"], made["patients"], 200, key=Key.new(3))
-    recorder = Recorder(fitted["visits"].generator, fitted["visits"].encoder)
-    encoder, design = recorder.encoder, made["visits"]
+    design, known = made["visits"], fitted["visits"].encoder
+    shares = {each.name: of_shares(each.column) for each in design.context if each.kind == "share"}
+    encoder = Encoder(design.flat, {**known.columns, **shares}, known.rows)
+    recorder = Recorder(fitted["visits"].generator, encoder)
     visits = draw_children(FittedTable(encoder, recorder), design, {"patients": root}, key=Key.new(4))
     parents = parents_of(design, {"patients": root})
     above = {"patients": {name: cells[visits.parent] for name, cells in parents.ancestors["patients"].items()}}
@@ -139,6 +145,12 @@ def test_rows_are_drawn_given_the_shares_and_means_that_private_rows_would_have(
             below, above = encoder.columns[name].levels(cells)
             assert np.isnan(cells).all() == (rank == 1) and np.isnan(given[name]).all() == (rank == 1)
             assert ((given[name] >= below - 1e-9) & (given[name] <= above + 1e-9) | np.isnan(cells)).all()
+
+
+@pytest.mark.parametrize(("method", "shares"), [("prada", 2), ("mst", 0), ("independent", 0)])
+def test_shares_are_for_methods_that_learn_from_families(method, shares):
+    design = designs_for(clinic_schema(), METHODS[method](), 1.0)["visits"]
+    assert sum(each.kind == "share" for each in design.context) == shares
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def test_a_unit_more_changes_no_row_of_another():
     less = {name: tables[name].filter(pl.col(column) != 129) for name, column in others.items()}
     gone = tables["visits"].filter(pl.col("patient") == 129)["visit"]
     less["prescriptions"] = tables["prescriptions"].filter(~pl.col("visit").is_in(gone.to_list()))
-    made = designs(clinic_schema())
+    made = designs(clinic_schema(), shares=True)
     all_rows, fewer = (flattened(families(each), made) for each in (tables, less))
     assert all_rows["visits"].unit.max() == 29 and fewer["visits"].unit.max() == 28
     for name in made:
@@ -131,8 +131,9 @@ def test_the_share_of_a_category_is_that_of_a_loop_over_earlier_rows(kind):
 
 def test_shares_of_private_rows_are_those_of_the_labels_that_the_schema_lists():
     tables, found = clinic(30), families(clinic(30))
-    flat, visits = flattened(found, designs(clinic_schema()))["visits"].columns, tables["visits"]
-    assert shares_of(designs(clinic_schema())["visits"]) == ["share.ward.1", "share.ward.2"]
+    flat, visits = flattened(found, designs(clinic_schema(), shares=True))["visits"].columns, tables["visits"]
+    assert shares_of(designs(clinic_schema(), shares=True)["visits"]) == ["share.ward.1", "share.ward.2"]
+    assert not shares_of(designs(clinic_schema())["visits"])
     for row in np.flatnonzero(found["visits"].rank > 1):
         patient = 100 + found["visits"].parent[row]
         earlier = visits.filter(pl.col("patient") == patient).sort("admission")["ward"]
@@ -177,7 +178,7 @@ def _design(columns: str, most: int):
     max_per_parent = {most}
     {columns}
     """
-    return designs(us.DatabaseSchema.parse(text))["rows"]
+    return designs(us.DatabaseSchema.parse(text), shares=True)["rows"]
 
 
 def test_years_are_counted_as_people_count_their_age():

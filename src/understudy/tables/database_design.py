@@ -223,15 +223,19 @@ def learned_rows(most: int, epsilon: float) -> int:
     return min(most, max(1, round(LEARNED_ROWS * math.sqrt(epsilon))))
 
 
-def designs(schema: DatabaseSchema, epsilon: float = 1.0) -> dict[str, Design]:
-    """The designs of all private tables, parents first, for a fit with this ε."""
+def designs(schema: DatabaseSchema, epsilon: float = 1.0, *, shares: bool = False) -> dict[str, Design]:
+    """The designs of all private tables, parents first, for a fit with this ε.
+
+    Args:
+        shares: Whether rows are drawn given shares of categories of their earlier siblings.
+    """
     made: dict[str, Design] = {}
     for name in schema.private:
-        made[name] = _design(schema, name, made, epsilon)
+        made[name] = _design(schema, name, made, epsilon, shares)
     return made
 
 
-def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsilon: float) -> Design:
+def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsilon: float, shares: bool) -> Design:
     table = schema[name]
     values = _values(table)
     history = _history_of(schema, name)
@@ -259,7 +263,7 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsil
         ancestors=ancestors,
         values=values,
         own=own,
-        context=_context(schema, table, own, history, made, seconds) if ancestors else (),
+        context=_context(schema, table, own, history, made, seconds, with_shares=shares) if ancestors else (),
         counts=counts,
         history=history,
         rules=tuple(rule for rule in schema.link_rules if rule.table == name),
@@ -315,6 +319,8 @@ def _context(
     history: History | None,
     made: Mapping[str, Design],
     seconds: tuple[SecondKey, ...],
+    *,
+    with_shares: bool,
 ) -> tuple[Context, ...]:
     parents, farther, means = list[Context](), list[Context](), list[Context]()
     shares = list[Context]()
@@ -345,7 +351,7 @@ def _context(
                 low, high = column.bounds
                 mean = Column(name=f"mean.{column.name}", kind="continuous", low=low, high=high, nullable=True)
                 means.append(Context("mean", mean, table.name, column.name))
-            shares += _shares(column, table.name)
+            shares += _shares(column, table.name) if with_shares else []
     found = [*parents, *places, *last]
     for more in (farther, means):
         if len(found) + len(more) <= MOST_CONTEXT:
