@@ -14,6 +14,14 @@ import understudy as us
 from clinic import clinic, clinic_schema
 from offices import offices, offices_schema
 from understudy.core.randomness import Key
+from understudy.encoding.context import of_shares
+from understudy.encoding.encoder import Encoder
+from understudy.synthesizers import METHODS
+from understudy.synthesizers.base import GivenSampler
+from understudy.synthesizers.relational.drawing import draw_children, draw_root, parents_of
+from understudy.synthesizers.relational.fitted import FittedTable
+from understudy.synthesizers.relational.planning import designs_for
+from understudy.tables.database_context import SUMMARIES
 from understudy.tables.database_design import designs, learned_rows
 from understudy.tables.families import read_families
 
@@ -99,6 +107,50 @@ def test_conditions_are_about_the_root(model):
     assert set(women["visits"]["patient"]) <= set(women["patients"]["id"])
     nobody = model.sample(0, seed=1)
     assert [frame.height for frame in nobody.values()] == [0, 0, 0]
+
+
+@dataclasses.dataclass(eq=False)
+class Recorder:
+    """A generator that knows nothing of shares, and remembers what rows were drawn given, by their rank."""
+
+    generator: GivenSampler
+    encoder: Encoder
+    given: dict[int, dict[str, np.ndarray]] = dataclasses.field(default_factory=dict)
+
+    def sample_given(self, given, *, key, present=()):
+        rank = self.encoder.columns["rank of it"].values(given["rank of it"])
+        self.given.setdefault(int(rank[0]), dict(given))
+        seen = {name: levels for name, levels in given.items() if not name.startswith("share.")}
+        return self.generator.sample_given(seen, key=key, present=present)
+
+
+def test_rows_are_drawn_given_the_shares_and_means_that_private_rows_would_have(model):
+    made, fitted = designs(clinic_schema(), 50, shares=True), model.tables
+    root = draw_root(fitted["patients"], made["patients"], 200, key=Key.new(3))
+    design, known = made["visits"], fitted["visits"].encoder
+    shares = {each.name: of_shares(each.column) for each in design.context if each.kind == "share"}
+    encoder = Encoder(design.flat, {**known.columns, **shares}, known.rows)
+    recorder = Recorder(fitted["visits"].generator, encoder)
+    visits = draw_children(FittedTable(encoder, recorder), design, {"patients": root}, key=Key.new(4))
+    parents = parents_of(design, {"patients": root})
+    above = {"patients": {name: cells[visits.parent] for name, cells in parents.ancestors["patients"].items()}}
+    previous = np.where(visits.rank > 1, np.arange(len(visits.rank)) - 1, -1)
+    context = design.context_of(visits.own, above, visits.rank, parents.children[visits.parent], previous)
+    summaries = [each.name for each in design.context if each.kind in SUMMARIES]
+    assert {"mean.age", "share.ward.1", "share.ward.2"} <= set(summaries)
+    assert sorted(recorder.given) == [1, 2, 3, 4]
+    for rank, given in recorder.given.items():
+        for name in summaries:
+            cells = context[name][visits.rank == rank]
+            below, above = encoder.columns[name].levels(cells)
+            assert np.isnan(cells).all() == (rank == 1) and np.isnan(given[name]).all() == (rank == 1)
+            assert ((given[name] >= below - 1e-9) & (given[name] <= above + 1e-9) | np.isnan(cells)).all()
+
+
+@pytest.mark.parametrize(("method", "shares"), [("prada", 2), ("mst", 0), ("independent", 0)])
+def test_shares_are_for_methods_that_learn_from_families(method, shares):
+    design = designs_for(clinic_schema(), METHODS[method](), 1.0)["visits"]
+    assert sum(each.kind == "share" for each in design.context) == shares
 
 
 @pytest.mark.slow

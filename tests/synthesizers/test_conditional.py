@@ -10,6 +10,7 @@ import pytest
 from understudy.core.randomness import Key
 from understudy.encoding.bins import Bins
 from understudy.encoding.columns import CategoricalEncoder, NumericEncoder
+from understudy.encoding.context import of_shares
 from understudy.privacy.piecewise import Distribution
 from understudy.privacy.unit_weights import STEPS, count_weights, moment_weights
 from understudy.synthesizers.conditional.basis import Bases, basis_of
@@ -52,6 +53,13 @@ def test_functions_of_a_number_are_uncorrelated_and_those_of_a_category_are_flag
     products = own.table.T @ np.diag(own.shares / own.shares.sum()) @ own.table
     assert np.allclose(products, np.eye(5) if name == "x" else np.diag(own.shares))
     assert own.linear.sum() == (1 if name == "x" else 3)
+
+
+def test_the_function_of_a_share_is_the_share_itself_and_none_for_first_rows():
+    column = Stated("s", "continuous", low=0, high=1, nullable=True)
+    own = basis_of(of_shares(column), Bins(np.linspace(0, 1, 5), nullable=True), structural=True, share=True)
+    np.testing.assert_allclose(own.table[:, 0], [0.125, 0.375, 0.625, 0.875, 0.0])
+    assert own.linear.tolist() == [True] and own.number
 
 
 def _pool(bases: Bases, n: int = 20_000):

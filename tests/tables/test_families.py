@@ -7,8 +7,9 @@ import pytest
 import understudy as us
 from clinic import clinic, clinic_schema
 from understudy.core.randomness import Key
-from understudy.tables.database_context import running_mean, years
-from understudy.tables.database_design import designs
+from understudy.tables.column import Column
+from understudy.tables.database_context import Context, context_cells, running_mean, years
+from understudy.tables.database_design import MOST_CONTEXT, designs
 from understudy.tables.families import flattened, read_families, sources_of
 
 KEY = Key.new(0)
@@ -42,7 +43,7 @@ def test_a_unit_more_changes_no_row_of_another():
     less = {name: tables[name].filter(pl.col(column) != 129) for name, column in others.items()}
     gone = tables["visits"].filter(pl.col("patient") == 129)["visit"]
     less["prescriptions"] = tables["prescriptions"].filter(~pl.col("visit").is_in(gone.to_list()))
-    made = designs(clinic_schema())
+    made = designs(clinic_schema(), shares=True)
     all_rows, fewer = (flattened(families(each), made) for each in (tables, less))
     assert all_rows["visits"].unit.max() == 29 and fewer["visits"].unit.max() == 28
     for name in made:
@@ -106,6 +107,78 @@ def test_the_mean_of_earlier_rows_leaves_out_what_is_missing():
     rank = np.array([1, 2, 3, 4, 1, 2])
     column = np.array([4.0, np.nan, 8.0, 1.0, np.nan, 5.0])
     np.testing.assert_array_equal(running_mean(column, rank), [np.nan, 4.0, 4.0, 6.0, np.nan, np.nan])
+
+
+def shares_of(design) -> list[str]:
+    return [each.name for each in design.context if each.kind == "share"]
+
+
+@pytest.mark.parametrize("kind", ["categorical", "boolean"])
+def test_the_share_of_a_category_is_that_of_a_loop_over_earlier_rows(kind):
+    draw = np.random.default_rng(0)
+    lengths = draw.integers(1, 6, 200)
+    rank = np.concatenate([np.arange(1, length + 1) for length in lengths])
+    codes = draw.integers(-1, 2 if kind == "boolean" else 3, len(rank))
+    cells = np.where(codes < 0, np.nan, codes) if kind == "boolean" else codes
+    context = [Context("share", Column("s", "continuous", low=0, high=1, nullable=True), "t", "c", code=1)]
+    siblings, previous = np.repeat(lengths, lengths), np.where(rank > 1, np.arange(len(rank)) - 1, -1)
+    found = context_cells(context, {"c": cells}, {}, rank, siblings, previous)["s"]
+    for row, place in enumerate(rank):
+        known = [code for code in codes[row - place + 1 : row] if code >= 0]
+        expected = known.count(1) / len(known) if known else np.nan
+        np.testing.assert_allclose(found[row], expected, atol=1e-12)
+
+
+def test_shares_of_private_rows_are_those_of_the_labels_that_the_schema_lists():
+    tables, found = clinic(30), families(clinic(30))
+    flat, visits = flattened(found, designs(clinic_schema(), shares=True))["visits"].columns, tables["visits"]
+    assert shares_of(designs(clinic_schema(), shares=True)["visits"]) == ["share.ward.1", "share.ward.2"]
+    assert not shares_of(designs(clinic_schema())["visits"])
+    for row in np.flatnonzero(found["visits"].rank > 1):
+        patient = 100 + found["visits"].parent[row]
+        earlier = visits.filter(pl.col("patient") == patient).sort("admission")["ward"]
+        earlier = earlier.head(found["visits"].rank[row] - 1).to_list()
+        for code, label in ((1, "b"), (2, "c")):
+            np.testing.assert_allclose(flat[f"share.ward.{code}"][row], earlier.count(label) / len(earlier), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("column", "most", "shares"),
+    [
+        ('{ kind = "categorical", values = ["a", "b", "c", "d"] }', 4, 3),
+        ('{ kind = "categorical", values = ["a", "b", "c"], other = "d" }', 4, 3),
+        ('{ kind = "categorical", values = ["a", "b", "c", "d", "e"] }', 4, 0),
+        ('{ kind = "categorical", values = ["a"] }', 4, 0),
+        ('{ kind = "categorical" }', 4, 0),
+        ('{ kind = "boolean" }', 4, 1),
+        ('{ kind = "integer", low = 0, high = 3 }', 4, 0),
+        ('{ kind = "boolean" }', 1, 0),
+    ],
+)
+def test_categories_with_few_public_values_have_shares_if_there_are_earlier_rows(column, most, shares):
+    assert len(shares_of(_design(f"columns.c = {column}", most))) == shares
+
+
+@pytest.mark.parametrize(("numbers", "kinds"), [(15, {"mean", "share"}), (17, {"mean"}), (19, set())])
+def test_shares_are_left_out_before_means(numbers, kinds):
+    columns = [f"columns.n{i} = {{ kind = 'integer', low = 0, high = 9 }}" for i in range(numbers)]
+    design = _design("\n".join([*columns, 'columns.c = { kind = "categorical", values = ["a", "b", "c", "d"] }']), 4)
+    assert {each.kind for each in design.context} & {"mean", "share"} == kinds
+    assert len(design.context) <= MOST_CONTEXT
+
+
+def _design(columns: str, most: int):
+    text = f"""
+    unit = "people"
+    [tables.people]
+    key = "id"
+    [tables.rows]
+    parent = "people"
+    foreign_key = "id"
+    max_per_parent = {most}
+    {columns}
+    """
+    return designs(us.DatabaseSchema.parse(text), shares=True)["rows"]
 
 
 def test_years_are_counted_as_people_count_their_age():

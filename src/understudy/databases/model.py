@@ -24,8 +24,9 @@ from understudy.synthesizers.base import Method
 from understudy.synthesizers.relational.drawing import DrawnTable, draw_children, with_starts
 from understudy.synthesizers.relational.fitted import FittedTable
 from understudy.synthesizers.relational.matching import matched
+from understudy.synthesizers.relational.planning import designs_for
 from understudy.tables.column import Column
-from understudy.tables.database_design import Design, designs
+from understudy.tables.database_design import Design
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.differences import measured
 from understudy.tables.joint_columns import joined, labels_of
@@ -62,7 +63,7 @@ class DatabaseModel(Savable):
 
     @property
     def designs(self) -> dict[str, Design]:
-        return designs(self.schema, self.receipt.budget.epsilon)
+        return designs_for(self.schema, self.method, self.receipt.budget.epsilon)
 
     def sample(
         self,
@@ -243,21 +244,22 @@ def _rebuild(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
         raise ModelError("another format")
     archive.check(document, arrays)
     schema = DatabaseSchema.parse(document["database"], "the model's schema")
-    method = document["method"]["name"]
+    known_as = document["method"]["name"]
     settings = {key: value for key, value in document["method"].items() if key != "name"}
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+    method = METHODS[known_as](**settings)
     tables = {}
     receipt = Receipt.from_json(json.dumps(document["receipt"]))
-    for place, (name, design) in enumerate(designs(schema, receipt.budget.epsilon).items()):
+    for place, (name, design) in enumerate(designs_for(schema, method, receipt.budget.epsilon).items()):
         start = f"{place}/"
         own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
         generator = {key.removeprefix(GENERATOR): each for key, each in own.items() if key.startswith(GENERATOR)}
         facts = EncoderFacts(rows=document["tables"][name]["rows"], columns=document["tables"][name]["columns"])
         encoder = Encoder.from_arrays(design.flat, facts, own)
-        known = FITTED_FAMILIES if design.ancestors and method in FITTED_FAMILIES else FITTED
-        tables[name] = FittedTable(encoder, known[method].from_arrays(generator))
+        known = FITTED_FAMILIES if design.ancestors and known_as in FITTED_FAMILIES else FITTED
+        tables[name] = FittedTable(encoder, known[known_as].from_arrays(generator))
     single = None if document["single"] is None else Schema.parse(document["single"], "the model's schema")
-    return DatabaseModel(schema, tables, receipt, METHODS[method](**settings), document["kind"], single)
+    return DatabaseModel(schema, tables, receipt, method, document["kind"], single)
 
 
 def _groups(shared: Sequence[tuple[list[str], list[str]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:

@@ -42,11 +42,11 @@ from understudy.synthesizers.relational.planning import (
     Designs,
     check_method,
     check_named,
+    designs_for,
     flags_of,
     planned_tables,
     seconds_of,
 )
-from understudy.tables.database_design import designs
 from understudy.tables.database_schema import UNNAMED, DatabaseSchema
 from understudy.tables.families import flattened, read_families, with_public_keys
 from understudy.tables.schema import Schema
@@ -80,7 +80,7 @@ def fit(
     if isinstance(schema, Schema):
         single, schema, given = schema, as_database(schema), {UNITS: given, ROWS: given}
     schema = with_public_keys(given, schema)
-    made = designs(schema, budget.epsilon)
+    made = designs_for(schema, method, budget.epsilon)
     whole, key = _ledger(schema, made, method, budget, seed), Key.new(seed)
     if strict:
         refuse(flags_of(schema, method, budget, seed=seed))
@@ -141,7 +141,7 @@ def plan(schema: DatabaseSchema | Schema, method: Method, budget: Budget, *, row
     """
     check_method(method)
     schema = as_database(schema) if isinstance(schema, Schema) else schema
-    made = designs(schema, budget.epsilon)
+    made = designs_for(schema, method, budget.epsilon)
     ledger = _ledger(schema, made, method, budget, None)
     seconds, megabytes = seconds_of(made, method, list(ledger.plan), rows or ROWS_IF_UNKNOWN)
     seen: dict[str, int] = {}

@@ -43,6 +43,12 @@ def of_means(known: ColumnEncoder, column: Column) -> ColumnEncoder:
     return NumericEncoder(column, Distribution(values, learned.cdf), known.missing)
 
 
+def of_shares(column: Column) -> ColumnEncoder:
+    """The encoder of shares of rows, all of them equally likely; it has a knot for each bin that may be counted."""
+    even = np.linspace(0.0, 1.0, BINS + 1)
+    return NumericEncoder(column, Distribution(even, even))
+
+
 def of_places(column: Column) -> ColumnEncoder:
     """The encoder of whole numbers between the bounds of a column, all of them equally likely."""
     low, high = column.bounds

@@ -33,7 +33,6 @@ from understudy.report.privacy import (
 from understudy.report.record import checklist, ledger_part, record_part
 from understudy.synthesizers.relational.planning import planned_tables
 from understudy.tables.column import Column
-from understudy.tables.database_design import designs
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.families import sources_of
 from understudy.tables.references import name_of
@@ -145,7 +144,7 @@ def _file(given: Any) -> Any:
 def privacy_of_database(model: DatabaseModel, ledger: LedgerFile | None) -> dict[str, Any]:
     """All that the page says about privacy, in the same shape as for one table."""
     receipt, schema = model.receipt, model.schema
-    planned = planned_tables(designs(schema, receipt.budget.epsilon), model.method, receipt.budget)
+    planned = planned_tables(model.designs, model.method, receipt.budget)
     sampled = any(each.sampling_rate for each in (*planned, *receipt.charges))
     rules = [f"{table.name}: {rule}" for table in schema if table.columns for rule in table.schema.constraints]
     rules += [table.transition_rule(column) for table in schema for column in table.transitions]

@@ -113,7 +113,8 @@ class Simulation(Protocol):
         given: The columns that the table is drawn given.
         derived: Columns that follow from others and are never drawn.
         structural: Columns that are missing where a row's place among its siblings says so, and nowhere else.
-        smooth: Given columns whose encoder says little of their values: means, which lie on no grid.
+        smooth: Given columns whose encoder says little of their values: means, which lie on no grid, and shares.
+        shares: Those of them that are shares of a category.
         history: If it has an order.
     """
 
@@ -128,6 +129,9 @@ class Simulation(Protocol):
 
     @property
     def smooth(self) -> Collection[str]: ...
+
+    @property
+    def shares(self) -> Collection[str]: ...
 
     @property
     def history(self) -> "HistoryNames | None": ...

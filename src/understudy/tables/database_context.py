@@ -19,25 +19,36 @@ PLACES = {"siblings": (1, 1), "rank": (1, 1), "first": (0, None), "last": (0, No
 """What a row is drawn given of its place among its siblings, and the least it can be: how many there are, its rank,
 and whether it is the first or the last, 0 or 1."""
 
+SUMMARIES = ("mean", "share")
+"""What a row is drawn given of all its earlier siblings: the mean of a number, and the share of a category."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Context:
     """A column that a table is drawn given.
 
     Attributes:
-        kind: "ancestor", "previous", "mean", or one of `PLACES`.
+        kind: "ancestor", "previous", one of `PLACES`, or one of `SUMMARIES`.
         column: As the design has it; its name is that of the context column.
         table, source: Whose column it comes from: an ancestor's, or the table's own.
+        code: Of the category whose share it is; the schema lists it, so that private and drawn rows have the same.
     """
 
     kind: str
     column: Column
     table: str
     source: str = ""
+    code: int = -1
 
     @property
     def name(self) -> str:
         return self.column.name
+
+    def summed(self, cells: NDArray[Any]) -> NDArray[np.float64]:
+        """What a summary is the mean of: the numbers of a column, or 1 where it has the category; NaN if missing."""
+        if self.kind == "mean":
+            return cells
+        return np.where(np.isnan(cells) | (cells < 0), np.nan, cells == self.code)
 
 
 def context_cells(
@@ -65,7 +76,7 @@ def context_cells(
             missing = -1 if own[each.source].dtype.kind == "i" else np.nan
             found[each.name] = np.where(previous < 0, missing, own[each.source][previous])
         else:
-            found[each.name] = running_mean(own[each.source], rank)
+            found[each.name] = running_mean(each.summed(own[each.source]), rank)
     return found
 
 

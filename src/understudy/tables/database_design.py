@@ -1,9 +1,10 @@
 """The design of a model of a database: which columns each table is modelled with, and from what they are drawn.
 
 Every table is modelled as one flat table. Its own columns are drawn given its *context*: the columns of its ancestors,
-how many siblings there are, its rank among them, and what the earlier siblings were like: the last row, and the mean
-of the rows so far. Beside its own columns a table has one for each of its children, hidden, that holds how many there
-are. A history has two more for its order: where it begins (in a first row) and the distance from the row before.
+how many siblings there are, its rank among them, and what the earlier siblings were like: the last row, and of the
+rows so far the means of numbers and the shares of categories. Beside its own columns a table has one for each of its
+children, hidden, that holds how many there are. A history has two more for its order: where it begins (in a first row)
+and the distance from the row before.
 
 The one rule: everything here follows from the schema, so it is public. Arrays of values become those of the design by
 `Design.measured`, at the door and before they are locked; drawn ones become values again by `Design.moment` and
@@ -31,7 +32,12 @@ from understudy.tables.second_keys import SecondKey, second_keys
 from understudy.tables.table_schema import TableSchema
 
 MOST_CONTEXT = 40
-"""A table is drawn given at most so many columns: first the means are left out, then ancestors beyond the parent."""
+"""A table is drawn given at most so many columns: first the shares are left out, then the means, then ancestors
+beyond the parent."""
+
+MOST_SHARED = 4
+"""Of a category with at most so many public values a row sees the shares among its earlier siblings. Every share adds
+to the noise of all second moments: with up to 8 values the hospital lost 0.02 of its score on one of two splits."""
 
 LEARNED_ROWS = 3.0
 """A table of children is learned from about so many rows of a unit at ε = 1: `learned_rows` has the rule."""
@@ -223,15 +229,19 @@ def learned_rows(most: int, epsilon: float) -> int:
     return min(most, max(1, round(LEARNED_ROWS * math.sqrt(epsilon))))
 
 
-def designs(schema: DatabaseSchema, epsilon: float = 1.0) -> dict[str, Design]:
-    """The designs of all private tables, parents first, for a fit with this ε."""
+def designs(schema: DatabaseSchema, epsilon: float = 1.0, *, shares: bool = False) -> dict[str, Design]:
+    """The designs of all private tables, parents first, for a fit with this ε.
+
+    Args:
+        shares: Whether rows are drawn given shares of categories of their earlier siblings.
+    """
     made: dict[str, Design] = {}
     for name in schema.private:
-        made[name] = _design(schema, name, made, epsilon)
+        made[name] = _design(schema, name, made, epsilon, shares)
     return made
 
 
-def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsilon: float) -> Design:
+def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsilon: float, shares: bool) -> Design:
     table = schema[name]
     values = _values(table)
     history = _history_of(schema, name)
@@ -260,7 +270,7 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsil
         ancestors=ancestors,
         values=values,
         own=own,
-        context=_context(schema, table, own, history, made, seconds) if ancestors else (),
+        context=_context(schema, table, own, history, made, seconds, with_shares=shares) if ancestors else (),
         counts=counts,
         history=history,
         rules=tuple(rule for rule in schema.link_rules if rule.table == name),
@@ -316,8 +326,11 @@ def _context(
     history: History | None,
     made: Mapping[str, Design],
     seconds: tuple[SecondKey, ...],
+    *,
+    with_shares: bool,
 ) -> tuple[Context, ...]:
     parents, farther, means = list[Context](), list[Context](), list[Context]()
+    shares = list[Context]()
     for ancestor in schema.path(table.name)[:-1]:
         hidden = made[ancestor].history
         skipped = {made[ancestor].counts.get(schema.path(table.name)[len(schema.path(ancestor))])}
@@ -345,8 +358,23 @@ def _context(
                 low, high = column.bounds
                 mean = Column(name=f"mean.{column.name}", kind="continuous", low=low, high=high, nullable=True)
                 means.append(Context("mean", mean, table.name, column.name))
+            shares += _shares(column, table.name) if with_shares else []
     found = [*parents, *places, *last]
     for more in (farther, means):
         if len(found) + len(more) <= MOST_CONTEXT:
             found += more
+    if all(each in found for each in means) and len(found) + len(shares) <= MOST_CONTEXT:
+        found += shares
     return tuple(found)
+
+
+def _shares(column: Column, table: str) -> list[Context]:
+    """The shares of a column's public categories, all but the first: it has what the others leave."""
+    labels = ("false", "true") if column.kind == "boolean" else column.labels or ()
+    if len(labels) > MOST_SHARED:
+        return []
+    found = []
+    for code in range(1, len(labels)):
+        share = Column(name=f"share.{column.name}.{code}", kind="continuous", low=0.0, high=1.0, nullable=True)
+        found.append(Context("share", share, table, column.name, code))
+    return found

@@ -1,8 +1,10 @@
 """Functions of the bins of a column: what one column tells another is a sum of products of these.
 
 A number has its score and cosines of its level, of mean 0 and variance 1 over its bins and uncorrelated with each
-other, and a flag for missing values. A category has a flag for each of its values. The *linear* ones are the score of a
-number and the flags of the commonest values of a category: products of two of these are second moments.
+other, and a flag for missing values. A category has a flag for each of its values. The share of a category among
+earlier siblings has one function, itself, so that all shares of a column together are no longer than its flags. The
+*linear* ones are the score of a number, a share, and the flags of the commonest values of a category: products of two
+of these are second moments.
 
 The one rule: all of it is public, made of the encoder.
 """
@@ -49,11 +51,12 @@ class Basis:
     number: bool
 
 
-def basis_of(known: ColumnEncoder, bins: Bins, *, structural: bool) -> Basis:
+def basis_of(known: ColumnEncoder, bins: Bins, *, structural: bool, share: bool = False) -> Basis:
     """The functions of a column.
 
     Args:
         structural: Whether it is missing where its place among its siblings says so; then there is no flag for it.
+        share: Whether it is the share of a category in some rows. Its function is the share itself, the mean of flags.
     """
     present = np.diff(bins.edges) * (1.0 - known.missing)
     shares = np.append(present, known.missing) if bins.nullable else present
@@ -62,9 +65,12 @@ def basis_of(known: ColumnEncoder, bins: Bins, *, structural: bool) -> Basis:
         common = np.argsort(-shares, kind="stable")[:MOST_CATEGORIES]
         linear = np.isin(np.arange(len(shares)), common) & (shares > LEAST_SHARE)
         return Basis(shares, table, np.ones(len(shares), np.int64), linear, False)
-    score = mean_score(bins.edges[:-1], bins.edges[1:])
-    masses = np.maximum(np.diff(bins.edges), 1e-9)
-    powers = _orthogonal(score, (bins.edges[:-1] + bins.edges[1:]) / 2, masses / masses.sum())
+    middles = (bins.edges[:-1] + bins.edges[1:]) / 2
+    if share:
+        powers = known.values(middles)[:, None]
+    else:
+        masses = np.maximum(np.diff(bins.edges), 1e-9)
+        powers = _orthogonal(mean_score(bins.edges[:-1], bins.edges[1:]), middles, masses / masses.sum())
     if not bins.nullable:
         table, flags = powers, 0
     else:
@@ -130,7 +136,16 @@ class Bases:
         return np.arange(self.starts[number], self.starts[number + 1])
 
 
-def bases_of(encoder: Encoder, bins: Mapping[str, Bins], order: Sequence[str], structural: Collection[str]) -> Bases:
+def bases_of(
+    encoder: Encoder,
+    bins: Mapping[str, Bins],
+    order: Sequence[str],
+    structural: Collection[str],
+    shares: Collection[str],
+) -> Bases:
     """The functions of all columns, in this order."""
-    made = [basis_of(encoder.columns[name], bins[name], structural=name in structural) for name in order]
+    made = [
+        basis_of(encoder.columns[name], bins[name], structural=name in structural, share=name in shares)
+        for name in order
+    ]
     return Bases(tuple(order), tuple(bins[name] for name in order), tuple(made))

@@ -56,8 +56,8 @@ PAIRS_PER_COLUMN = 3
 FIRST_FITS, ROUNDS, LAST_FITS = 6, 3, 2
 """Fits before the first pairs are chosen, rounds of pairs with a fit each, and fits after them."""
 STAGES = 1, 2
-"""In so many fits columns do not read the row before, and not the means of earlier rows: those of the first families
-are not yet like those of private rows."""
+"""In so many fits columns do not read the row before, and not the means and shares of earlier rows: those of the first
+families are not yet like those of private rows."""
 PRIOR, PRIOR_OF_CONTEXT = 1.0, 0.05
 """Squares of weights are expected to be this, of columns of the same row and of its context. Columns of a context say
 much the same, so that without it the noise in their differences would make large weights."""
@@ -103,7 +103,8 @@ def fit_conditional(
     Privacy:
         Rows are read by `measure_moments` and by `PairRounds`.
     """
-    bases = bases_of(encoder, make_bins(encoder, BINS), encoder.schema.names, simulation.structural)
+    bins, names = make_bins(encoder, BINS), encoder.schema.names
+    bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares)
     coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
     total = max(encoder.rows, 1.0)
     moments = measure_moments(coded_rows, bases, simulation.given, total=total, ledger=ledger, key=key.child("moments"))

@@ -217,7 +217,7 @@ def _context_levels(
         elif each.kind == "previous":
             cells = earlier[-1][1][each.source]
         else:
-            cells = _mean([own[each.source] for _, own in earlier])
+            cells = _mean([each.summed(own[each.source]) for _, own in earlier])
         found[each.name] = levels_of(known, cells, key.child(each.name))
     return found
 

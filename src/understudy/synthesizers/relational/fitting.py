@@ -80,6 +80,8 @@ def _encoder(
             known = context.borrowed(drawn.columns[each.source], each.column)
         elif each.kind == "mean":
             known = context.of_means(drawn.columns[each.source], each.column)
+        elif each.kind == "share":
+            known = context.of_shares(each.column)
         else:
             known = context.of_places(each.column)
         if counted or each.kind == "previous":

@@ -18,7 +18,7 @@ from understudy.synthesizers import FITTED
 from understudy.synthesizers.base import FamilyMethod, GivenSampler, Method
 from understudy.synthesizers.expected_time import expected_megabytes, expected_seconds
 from understudy.synthesizers.red_flags import red_flags
-from understudy.tables.database_design import Design
+from understudy.tables.database_design import Design, designs
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.values import SchemaError
 
@@ -44,6 +44,15 @@ def check_method(method: Method) -> None:
     if method.name not in able_methods() or not method.encoding_share:
         able = ", ".join(able_methods())
         raise ValueError(f"{method.name} cannot draw a table given its parent's. For a database use one of {able}.")
+
+
+def designs_for(schema: DatabaseSchema, method: Method, epsilon: float) -> dict[str, Design]:
+    """The designs of all tables for a fit by a method.
+
+    Shares of categories are for methods that learn from families. A flat table has room for few columns, and a share
+    takes the place of what says more: `mst` lost a quarter of its score on the hospital, and more.
+    """
+    return designs(schema, epsilon, shares=isinstance(method, FamilyMethod))
 
 
 def planned_tables(designs: Designs, method: Method, budget: Budget) -> list[PlannedMechanism]:

@@ -14,7 +14,7 @@ from understudy.encoding.encoder import Encoder, Levels
 from understudy.synthesizers.base import GivenSampler, HistoryNames
 from understudy.synthesizers.relational.drawing import DrawnTable, draw_children, levels_of, parents_of
 from understudy.synthesizers.relational.fitted import FittedTable
-from understudy.tables.database_context import Whole
+from understudy.tables.database_context import SUMMARIES, Whole
 from understudy.tables.database_design import Design
 
 UNITS = 12_000
@@ -47,11 +47,17 @@ class FamilySimulation:
     def structural(self) -> Collection[str]:
         history = self.design.history
         hidden = () if history is None else (history.gap.name,)
-        return frozenset([*hidden, *(each.name for each in self.design.context if each.kind in ("previous", "mean"))])
+        return frozenset(
+            [*hidden, *(each.name for each in self.design.context if each.kind in ("previous", *SUMMARIES))]
+        )
 
     @property
     def smooth(self) -> Collection[str]:
-        return frozenset(each.name for each in self.design.context if each.kind == "mean")
+        return frozenset(each.name for each in self.design.context if each.kind in SUMMARIES)
+
+    @property
+    def shares(self) -> Collection[str]:
+        return frozenset(each.name for each in self.design.context if each.kind == "share")
 
     @property
     def history(self) -> HistoryNames | None:
