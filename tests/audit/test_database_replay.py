@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import understudy as us
 from clinic import clinic_schema
 from offices import offices_schema
 from understudy.audit.replay import replay
@@ -14,7 +15,7 @@ from understudy.privacy.rows import PrivateRows
 from understudy.privacy.unit_weights import STEPS
 from understudy.synthesizers import resolve
 from understudy.tables import families
-from wards import private_schema
+from wards import private_schema, wards_schema
 
 
 def test_the_unit_more_has_as_many_children_as_it_may_have_and_more():
@@ -73,3 +74,26 @@ def test_a_unit_more_changes_no_answer_of_tables_that_point_to_others_and_to_the
     found = replay(schema(), resolve(name), epsilon=20.0, delta=1e-6)
     assert found.findings == ()
     assert 0.5 < found.worst <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("schema", [clinic_schema, wards_schema], ids=["private tables", "public tables too"])
+def test_an_audit_of_a_database_replays_it_and_tests_its_noise(schema, tmp_path):
+    path = tmp_path / "schema.toml"
+    schema().write(path)
+    found = us.audit(path, "independent", epsilon=2.0)
+    assert found.passed and found.epsilon_lower == 0.0 and found.schema == schema().name
+    assert 0.5 < found.replay.worst <= 1.0 + 1e-9
+    assert any(test.sampler.startswith("the noise in a fit") for test in found.noise.tests)
+
+
+def test_whole_fits_of_a_database_are_not_attacked():
+    with pytest.raises(ValueError, match=r"fits: expected none for a database"):
+        us.audit(clinic_schema(), "independent", epsilon=2.0, fits=100)
+
+
+def test_public_tables_are_the_same_in_all_neighbours():
+    for tables in replay_databases(wards_schema()):
+        given: Any = tables.table
+        neighbours: Any = tables.neighbours
+        for more in neighbours.values():
+            assert more["wards"].equals(given["wards"]) and more["cases"].height > given["cases"].height

@@ -18,6 +18,7 @@ from understudy.core.randomness import Key
 from understudy.core.version import __version__
 from understudy.synthesizers import DEFAULT, resolve
 from understudy.synthesizers.base import Method
+from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _table(rows: list[tuple[str, str, str]]) -> list[str]:
 
 
 def audit(
-    schema: Schema | str | os.PathLike[str] | None = None,
+    schema: Schema | DatabaseSchema | str | os.PathLike[str] | None = None,
     method: str | Method = DEFAULT,
     *,
     epsilon: float,
@@ -138,10 +139,12 @@ def audit(
     """Audits a method on tables made from a schema, or on a simulated table.
 
     Args:
-        schema: Public facts, or the path of their TOML file. No table is needed, and none is read.
+        schema: Public facts, or the path of their TOML file. No table is needed, and none is read. Neighbours of a
+            database differ by one unit, with as many children as it may have at every depth.
         method: A name from `METHODS`, or one of them configured.
         epsilon, delta: The claim: the budget of every fit.
         fits: How many whole fits are attacked for a lower bound on epsilon; None or 0 for none. Hundreds are needed.
+            Fits of a database are not attacked.
         seed: For tests: the attack on whole fits with noise that can be repeated.
         simulated: In place of a schema: "example" or a random network, such as "erdos-renyi-nonlinear". Neighbours then
             have simulated rows, whose columns depend on each other.
@@ -152,23 +155,26 @@ def audit(
     if (schema is None) == (simulated is None):
         raise ValueError("audit: expected either a schema or the name of a simulated table.")
     rows = None if simulated is None else Simulated.named(simulated)
-    schema, method = Schema.of(schema) if rows is None else rows.schema, resolve(method)
+    facts: Schema | DatabaseSchema = Schema.of(schema) if rows is None else rows.schema
+    method = resolve(method)
     if fits is not None and (isinstance(fits, bool) or not isinstance(fits, int) or fits < 0):
         raise ValueError(f"fits: expected a whole number >= 0 or None, got {fits!r}.")
-    pipeline.plan(schema, method, epsilon=epsilon, delta=delta)  # refuses what cannot be fitted
+    if fits and isinstance(facts, DatabaseSchema):
+        raise ValueError("fits: expected none for a database, whose mechanisms are replayed and whose noise is tested.")
+    pipeline.plan(facts, method, epsilon=epsilon, delta=delta)  # refuses what cannot be fitted
     key, claim = Key.new(seed), {"epsilon": epsilon, "delta": delta, "simulated": rows}
     attacked: Any = None
-    if fits:
+    if fits and not isinstance(facts, DatabaseSchema):
         from understudy.audit.end_to_end import end_to_end
 
-        attacked = end_to_end(schema, method, fits=fits, key=key, **claim)
+        attacked = end_to_end(facts, method, fits=fits, key=key, **claim)
     return Audit(
-        schema=schema.name,
+        schema=facts.name,
         method=method.name,
         claimed_epsilon=float(epsilon),
         delta=float(delta),
-        replay=replay(schema, method, **claim),
-        noise=judge_noise(schema, method, **claim),
+        replay=replay(facts, method, **claim),
+        noise=judge_noise(facts, method, **claim),
         end_to_end=attacked,
         simulated=simulated,
     )

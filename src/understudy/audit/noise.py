@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from understudy import pipeline
 from understudy.audit.comparison import noise_of, scale_of
 from understudy.audit.finding import Finding
-from understudy.audit.replay_tables import replay_tables, small
+from understudy.audit.replay import tables_for
 from understudy.audit.shortened import shortened
 from understudy.audit.simulated import Simulated
 from understudy.audit.tape import TRAINING, Tape
@@ -42,6 +42,7 @@ from understudy.privacy.batches import largest_batch, poisson_batches
 from understudy.privacy.noise import discrete_gaussian, largest_with_gumbel
 from understudy.privacy.plan import lattice
 from understudy.synthesizers.base import Method
+from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.schema import Schema
 
 Floats = NDArray[np.float64]
@@ -99,7 +100,12 @@ class NoiseTest:
 
 
 def judge_noise(
-    schema: Schema, method: Method, *, epsilon: float, delta: float, simulated: Simulated | None = None
+    schema: Schema | DatabaseSchema,
+    method: Method,
+    *,
+    epsilon: float,
+    delta: float,
+    simulated: Simulated | None = None,
 ) -> NoiseTest:
     """Tests the samplers by themselves and in an unseeded fit."""
     started = time.perf_counter()
@@ -209,11 +215,11 @@ def _keys() -> SamplerTest:
 
 
 def _unseeded_fit(
-    schema: Schema, method: Method, epsilon: float, delta: float, simulated: Simulated | None
+    schema: Schema | DatabaseSchema, method: Method, epsilon: float, delta: float, simulated: Simulated | None
 ) -> tuple[Tape, str]:
     """The tape of a fit that draws its noise as a user's does, with gradients of zero; and its error, if it fails."""
-    schema = small(schema)
-    table, tape, error = replay_tables(schema, simulated=simulated)[0].table, Tape(silent=True), ""
+    schema, made = tables_for(schema, simulated)
+    table, tape, error = made[0].table, Tape(silent=True), ""
     with (
         contextlib.redirect_stderr(io.StringIO()),
         contextlib.redirect_stdout(io.StringIO()),

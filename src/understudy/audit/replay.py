@@ -98,6 +98,16 @@ class _Fit:
     programs: int = 0
 
 
+def tables_for(
+    schema: Schema | DatabaseSchema, simulated: Simulated | None
+) -> tuple[Schema | DatabaseSchema, list[ReplayTables]]:
+    """What is fitted in an audit, and the schema to fit it with."""
+    if isinstance(schema, DatabaseSchema):
+        return schema, replay_databases(schema)
+    schema = small(schema)
+    return schema, replay_tables(schema, simulated=simulated)
+
+
 def replay(
     schema: Schema | DatabaseSchema,
     method: Method,
@@ -114,15 +124,13 @@ def replay(
         simulated: Whose rows neighbours have; None: rows made from the schema.
     """
     started, counted = time.perf_counter(), _Count()
-    schema = schema if isinstance(schema, DatabaseSchema) else small(schema)
+    schema, made = tables_for(schema, simulated)
     short = shortened(method, schema)
 
     def fit(table: Any, frozen: Tape | None = None) -> _Fit:
         counted.fits += 1
         return _watched(table, schema, short, epsilon, delta, Tape(frozen))
 
-    of_database = isinstance(schema, DatabaseSchema)
-    made = replay_databases(schema) if of_database else replay_tables(schema, simulated=simulated)
     for tables in made:
         counted.add(_replayed(tables, fit, counted))
     spent = account.epsilon_of(counted.charges, delta)

@@ -1,9 +1,10 @@
 """Databases for replays: small ones made from a schema alone, each with neighbours that have one unit more.
 
 The one rule is that of replay_tables.py: no row of anybody is in here. The unit that a neighbour has more has as many
-children as it may have, at every depth, and in one of them twice as many.
+children as it may have, at every depth, and in one of them twice as many. Public tables are the same in all of them.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +62,7 @@ def _every(column: Column, i: int) -> Any:
 def _with_unit(base: Frames, schema: DatabaseSchema, cell: Cell, *, times: int = 1) -> Frames:
     """The database with one unit more, at the end of every table."""
     more = _database(schema, cell, 1, lambda _, most: times * most, "z")
-    return {name: pl.concat([frame, more[name]]) for name, frame in base.items()}
+    return {name: pl.concat([frame, more[name]]) if name in schema.private else frame for name, frame in base.items()}
 
 
 def _database(schema: DatabaseSchema, cell: Cell, units: int, children: Callable[[int, int], int], mark: str) -> Frames:
@@ -82,7 +83,17 @@ def _database(schema: DatabaseSchema, cell: Cell, units: int, children: Callable
             parents = [key for i, key in enumerate(keys[table.parent]) for _ in range(children(i, most))]
         keys[name] = [f"{mark}{i:05}" for i in range(len(parents))]
         found[name] = _frame(table, cell, keys[name], parents)
-    return found
+    return found | {table.name: _public(table) for table in schema if table.public}
+
+
+def _public(table: TableSchema) -> pl.DataFrame:
+    """A public table: a row for every combination of the labels that columns without values have."""
+    keys = list(itertools.product(replay_tables.OPEN_LABELS, repeat=len(table.key)))
+    own = {
+        column.name: pl.Series([_spread(column, i) for i in range(len(keys))], dtype=replay_tables.TYPES[column.kind])
+        for column in table.columns
+    }
+    return pl.DataFrame({**own, **{name: [key[i] for key in keys] for i, name in enumerate(table.key)}})
 
 
 def _frame(table: TableSchema, cell: Cell, keys: list[str], parents: list[str]) -> pl.DataFrame:

@@ -153,8 +153,8 @@ def _families(opened: Mapping[str, Mapping[str, Table]], schema: DatabaseSchema)
 
 
 def _read(which: "Database", schema: DatabaseSchema) -> dict[str, Table]:
-    """The tables of a database, each with its keys."""
-    sources = sources_of(which, schema)
+    """The private tables of a database, each with its keys."""
+    sources = sources_of(which, schema, private=True)
     return {name: read(sources[name], schema[name].with_keys, covered=False) for name in schema.private}
 
 

@@ -214,7 +214,7 @@ def key_graph(schema: DatabaseSchema) -> list[dict[str, Any]]:
 
 def described(schema: DatabaseSchema, databases: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of every table, the children of every link and some histories, of one or of two databases."""
-    sources = {who: sources_of(database, schema) for who, database in databases.items()}
+    sources = {who: sources_of(database, schema, private=True) for who, database in databases.items()}
     families = opened_families(databases, schema)
     tables = {}
     with np.errstate(all="ignore"):  # a warning would reveal somebody's value

@@ -285,14 +285,18 @@ def _with_values(table: TableSchema, keys: Mapping[str, Sequence[tuple[str, ...]
 # Where the tables are -------------------------------------------------------------------------------------------------
 
 
-def sources_of(given: Any, schema: DatabaseSchema) -> dict[str, Any]:
+def sources_of(given: Any, schema: DatabaseSchema, *, private: bool = False) -> dict[str, Any]:
     """The source of every table: from a mapping, a folder with a file of each name, or a file of a database.
+
+    Args:
+        private: Of private tables alone. Synthetic databases have no public ones.
 
     Raises:
         TableError: One is missing, or there is one that the schema does not name.
     """
+    names = schema.private if private else tuple(schema.tables)
     if isinstance(given, Mapping):
-        return _named(given, schema)
+        return _named(given, schema, names)
     if not isinstance(given, str | os.PathLike) or is_url(given):
         raise TableError(
             "expected the tables by name, a folder of files, or a file of SQLite or DuckDB, since the schema has "
@@ -300,21 +304,21 @@ def sources_of(given: Any, schema: DatabaseSchema) -> dict[str, Any]:
         )
     path = Path(given)
     if path.is_dir():
-        return {name: _file_in(path, name) for name in schema.tables}
+        return {name: _file_in(path, name) for name in names}
     if path.suffix.lower() in DATABASES:
         scheme = DATABASES[path.suffix.lower()]
-        return {name: f"{scheme}:///{quote(os.fspath(path))}?table={quote(name)}" for name in schema.tables}
+        return {name: f"{scheme}:///{quote(os.fspath(path))}?table={quote(name)}" for name in names}
     raise TableError(f"{os.fspath(given)}: expected a folder of files, or a file that ends in {', '.join(DATABASES)}.")
 
 
-def _named(given: Mapping[Any, Any], schema: DatabaseSchema) -> dict[str, Any]:
-    for name in schema.tables:
+def _named(given: Mapping[Any, Any], schema: DatabaseSchema, names: Sequence[str]) -> dict[str, Any]:
+    for name in names:
         if name not in given:
             raise TableError(f"table {name!r} is missing, which the schema names.{did_you_mean(name, given)}")
     for name in given:
         if name not in schema.tables:
             raise TableError(f"table {str(name)!r} is not in the schema.{did_you_mean(str(name), schema.tables)}")
-    return {name: given[name] for name in schema.tables}
+    return {name: given[name] for name in names}
 
 
 def _file_in(folder: Path, name: str) -> str:
