@@ -5,7 +5,7 @@ quite those that were measured. A column of numbers is mended at its end: with F
 and T the measured one, a drawn level u is shown as T⁻¹(F(u)). The map rises, so that what is larger stays larger; and a
 density that is given a shown level reads the drawn one, so that histories go on as they did. What was measured has
 noise, so T is a mean of both distributions, with the less weight on the measured one the more of their distance noise
-explains. A map moves rows across the edges of values that many rows have, and is not worth that for noise.
+explains.
 
 The one rule: no private row comes here. F is that of drawn families, and T is made of released counts.
 
@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 
 KNOTS = 257
 """A map has so many knots, at even levels as they are shown."""
+EDGES = 0.012
+"""What a map costs, since it moves rows across the edges of values that many have, counts as noise of this distance."""
 LEAST_STEP = 1e-9
 """Knots lie at least so far apart, so that a map has an inverse."""
 
@@ -63,7 +65,8 @@ def level_map(level: Floats, bins: Bins, own: Basis, *, noise: float) -> LevelMa
     masses = np.maximum(own.shares[: len(bins.edges) - 1], LEAST_STEP)
     shares = masses / masses.sum()
     held = np.bincount(bins.code_of(here), minlength=len(shares))[: len(shares)] / len(here)
-    part = _worth_mending(float(np.abs(held - shares).sum()) / 2, len(shares) * noise / math.sqrt(2 * math.pi))
+    by_noise = len(shares) * noise / math.sqrt(2 * math.pi)
+    part = _worth_mending(float(np.abs(held - shares).sum()) / 2, math.hypot(by_noise, EDGES))
     if part <= 0.0:
         return None
     wanted = np.cumsum(held + part * (shares - held))
