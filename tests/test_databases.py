@@ -293,3 +293,8 @@ def test_second_keys_lead_to_rows_that_are_there_and_bosses_in_no_circle(method,
     model.save(tmp_path / "offices.understudy")
     again = us.load(tmp_path / "offices.understudy").sample(120, seed=2)
     assert all(frame.equals(again[name]) for name, frame in drawn.items())
+
+
+def test_a_cluster_is_refused_for_a_database_before_anything_is_read():
+    with pytest.raises(ValueError, match=r'engine: expected "local" for tables whose units are joined in memory'):
+        us.fit({}, clinic_schema(), "independent", epsilon=1.0, engine="ray")

@@ -116,6 +116,8 @@ def fit(
     """
     facts = Schema.of(schema)
     if isinstance(facts, DatabaseSchema) or has_unit_columns(facts):
+        if engine != "local":
+            raise ValueError(f'engine: expected "local" for tables whose units are joined in memory, got {engine!r}.')
         every: dict[str, Any] = {"seed": seed, "progress": progress, "ledger": ledger, "strict": strict}
         every["checkpoint"] = checkpoint
         made: Any = databases.fit(table, facts, resolve(method), Budget(epsilon=epsilon, delta=delta), **every)
