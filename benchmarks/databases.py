@@ -24,29 +24,16 @@ import polars as pl
 
 import understudy as us
 from understudy import datasets
+from understudy.benchmark.database_runs import database_split
+from understudy.benchmark.grids import Dataset
 
 Frames = dict[str, pl.DataFrame]
 
 
 def database(name: str, units: int | None, seed: int) -> tuple[us.DatabaseSchema, Frames, Frames]:
     """The schema, the training units and the test units of a database, at most so many in all."""
-    if name == "hospital":
-        schema, frames = datasets.hospital_schema(), datasets.hospital(units or 20_000, seed=seed)
-    else:
-        schema, frames = datasets.database_schema(name), datasets.load_database(name)
-        if units is not None:
-            root = frames[schema.unit].sample(min(units, len(frames[schema.unit])), seed=seed)
-            frames = hanging_on(frames | {schema.unit: root}, schema)
-    return schema, *datasets.split_units(frames, schema, seed)
-
-
-def hanging_on(frames: Frames, schema: us.DatabaseSchema) -> Frames:
-    """The tables without the rows of units that are not there."""
-    for table in schema:
-        if table.parent is not None:
-            keys = {"left_on": list(table.foreign_key), "right_on": list(schema[table.parent].key)}
-            frames[table.name] = frames[table.name].join(frames[table.parent], how="semi", **keys)
-    return frames
+    split = database_split(Dataset(database=name, rows=units), seed)
+    return split.schema, split.train, split.test
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from understudy import encoding
 from understudy.core.files import sha256
@@ -118,10 +118,9 @@ def fit(
     if isinstance(facts, DatabaseSchema) or has_unit_columns(facts):
         if engine != "local":
             raise ValueError(f'engine: expected "local" for tables whose units are joined in memory, got {engine!r}.')
-        every: dict[str, Any] = {"seed": seed, "progress": progress, "ledger": ledger, "strict": strict}
-        every["checkpoint"] = checkpoint
-        made: Any = databases.fit(table, facts, resolve(method), Budget(epsilon=epsilon, delta=delta), **every)
-        return made
+        every: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict, "checkpoint": checkpoint}
+        budget = Budget(epsilon=epsilon, delta=delta)
+        return cast(Any, databases.fit(table, facts, resolve(method), budget, seed=seed, **every))
     options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}
     options |= {"engine": engine, "address": address, "memory": memory, "checkpoint": checkpoint}
     return fit_many(table, schema, [method], [seed], epsilon=epsilon, delta=delta, **options)[0]

@@ -145,7 +145,7 @@ def test_only_a_table_can_be_without_its_target(facts):
         ("rows = 50", "", "a simulation needs `rows`"),
         ("rows = 50", "rows = 1", "expected a whole number >= 2"),
         ("rows = 50", "row = 50", "datasets, unknown key 'row'. Did you mean 'rows'"),
-        ('graph = "erdos-renyi"', 'graph = "erdos-renyi"\ntable = "adult"', "either `table` or `graph`"),
+        ('graph = "erdos-renyi"', 'graph = "erdos-renyi"\ntable = "adult"', "either `table`, `graph` or `database`"),
         ('label = "gaussian"', "", "'copula' again"),
         ('label = "gaussian"', 'label = "real rows"', "'real rows' again"),
         ('name = "tiny"', 'name = "a/b"', "name: expected letters"),

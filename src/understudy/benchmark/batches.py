@@ -20,10 +20,12 @@ import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from understudy.benchmark import database_runs
 from understudy.benchmark.grids import REAL, Run
 from understudy.benchmark.result_file import Line
 from understudy.benchmark.splits import Split, split
 from understudy.core.version import __version__
+from understudy.databases.model import DatabaseModel
 from understudy.evaluation.evaluate import metric_values, shuffled, train_column_scores
 from understudy.evaluation.every import Scores
 from understudy.evaluation.metrics import without_unsuited
@@ -47,7 +49,8 @@ def batches(runs: Sequence[Run]) -> list[list[Run]]:
     """Runs that are made together: those on one table by a method that fits many at once; every other alone."""
     found: dict[Hashable, list[Run]] = {}
     for run in runs:
-        together = not run.is_baseline and isinstance(configured(run), BatchMethod)
+        alone = run.is_baseline or run.dataset.database is not None
+        together = not alone and isinstance(configured(run), BatchMethod)
         key = (run.dataset, run.protocol, run.seed, run.method) if together else run.id
         found.setdefault(key, []).append(run)
     return [group[i : i + MOST_TOGETHER] for group in found.values() for i in range(0, len(group), MOST_TOGETHER)]
@@ -55,6 +58,8 @@ def batches(runs: Sequence[Run]) -> list[list[Run]]:
 
 def perform(runs: Sequence[Run]) -> list[Line]:
     """Makes the runs of a batch: fits, draws as many rows as were fitted, evaluates. Returns their lines."""
+    if runs[0].dataset.database is not None:
+        return [_of_database(run) for run in runs]
     rows = split(runs[0].dataset, runs[0].protocol, runs[0].seed)
     _reset_peak_memory()
     start = time.perf_counter()
@@ -71,6 +76,20 @@ def perform(runs: Sequence[Run]) -> list[Line]:
     )
     measured = {"fit_s": (time.perf_counter() - start) / len(runs), "fits_at_once": len(runs)}
     return [_evaluated(run, rows, model, measured) for run, model in zip(runs, models, strict=True)]
+
+
+def _of_database(run: Run) -> Line:
+    """The line of a run on a database."""
+    units = database_runs.database_split(run.dataset, run.seed)
+    _reset_peak_memory()
+    start, model, measured = time.perf_counter(), None, dict[str, float]()
+    if not run.is_baseline:
+        budget = {"epsilon": run.epsilon or 0.0, "delta": run.delta}
+        model = database_runs.fitted(units, configured(run), **budget, seed=run.seed)
+        measured = {"fit_s": time.perf_counter() - start, "fits_at_once": 1}
+    found, seconds = database_runs.scores(units, model, run.label, run.metrics, run.seed)
+    peak = {} if model is None else {"peak_mb": _peak_memory()}
+    return _line(run, found, model, {**measured, **seconds, **peak})
 
 
 def configured(run: Run) -> Any:
@@ -127,7 +146,9 @@ def _structure(learned: Mapping[str, list[str]], truth: Mapping[str, list[str]])
 # The line -----------------------------------------------------------------------------------------------------------
 
 
-def _line(run: Run, scores: Mapping[str, float | None], model: Model | None, measured: Mapping[str, float]) -> Line:
+def _line(
+    run: Run, scores: Mapping[str, float | None], model: Model | DatabaseModel | None, measured: Mapping[str, float]
+) -> Line:
     described = dataclasses.asdict(run)
     described |= {"dataset": run.dataset.name, "metrics": None, "learners": None}
     described["settings"] = {key: str(value) if value == math.inf else value for key, value in run.settings.items()}

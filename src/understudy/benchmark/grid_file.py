@@ -23,6 +23,9 @@ but a mistake in either part is found by both.
     equations = "nonlinear"
     rows = 2000
 
+    [[datasets]]
+    database = "cdnow"                   # or a database, in a grid of databases, whose metrics are those of databases
+
     [[methods]]
     name = "copula"
     settings = { encoding_share = 0.4 }  # held fixed

@@ -35,16 +35,17 @@ class GridError(ValueError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A public table, or a simulation.
+    """A public table, a simulation, or a database.
 
     Attributes:
-        table: The name of a public table; None for a simulation.
+        table: The name of a public table; None for a simulation or a database.
+        database: The name of a public database, or "hospital", the simulated one.
         bounds: Whether the table's schema keeps its bounds.
         target: Whether the schema of the fits names the table's target. The evaluation knows it in any case.
         graph, equations, columns, degree: The arguments of `simulators.simulate`; or the graph "example", the example
             network, whose columns and equations are fixed.
         rows: The number of training rows of a simulation; for a table the number of rows that are used in all, 60 % of
-            them for training and drawn by the seed of the split, None for all.
+            them for training and drawn by the seed of the split, None for all. Of a database, its units.
         public_rows: Whether the schema states the number of training rows.
     """
 
@@ -57,10 +58,11 @@ class Dataset:
     degree: int = 2
     rows: int | None = None
     public_rows: bool = False
+    database: str | None = None
 
     def __post_init__(self):
-        if (self.table is None) == (self.graph is None):
-            raise GridError("datasets: expected either `table` or `graph`, got both or neither.")
+        if sum(each is not None for each in (self.table, self.graph, self.database)) != 1:
+            raise GridError("datasets: expected either `table`, `graph` or `database`, got several or none.")
         if self.graph is not None and self.rows is None:
             raise GridError("datasets: a simulation needs `rows`.")
         if not isinstance(self.target, bool) or (not self.target and self.table is None):
@@ -73,6 +75,8 @@ class Dataset:
     @property
     def name(self) -> str:
         """What tables and figures call it."""
+        if self.database is not None:
+            return self.database
         if self.table is not None:
             return ", ".join([self.table, *["no bounds"] * (not self.bounds), *[NO_TARGET] * (not self.target)])
         return "example" if self.graph == EXAMPLE else f"{self.graph}, {self.equations}"
@@ -206,6 +210,10 @@ class Grid:
             raise GridError(
                 f"datasets: two are called {twice!r}, and tables could not tell them apart. Make two grids."
             )
+        if len({dataset.database is None for dataset in self.datasets}) > 1:
+            raise GridError("datasets: expected databases alone or none, since they have metrics of their own.")
+        if self.protocol == "paper" and any(dataset.database is not None for dataset in self.datasets):
+            raise GridError('protocol: expected "private" for databases, got "paper".')
 
     def runs(self) -> list[Run]:
         """Every run once, in the order of the grid; the baselines of a data set come before its fits."""
@@ -292,7 +300,7 @@ class Grid:
         """A sketch of the grid that runs in seconds: few rows, one seed, few steps, the extremes of each sweep."""
         kept = self.datasets if len(self.datasets) <= MOST_IN_SMALL else _extremes(self.datasets)
         datasets = tuple(
-            dataclasses.replace(dataset, rows=rows if dataset.table is None else round(rows / TRAINING_SHARE))
+            dataclasses.replace(dataset, rows=rows if dataset.graph is not None else round(rows / TRAINING_SHARE))
             for dataset in kept
         )
         overrides = tuple(

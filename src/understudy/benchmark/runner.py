@@ -7,6 +7,7 @@ next is counted, and the next start makes what is missing.
 import dataclasses
 import os
 
+from understudy.benchmark import database_runs
 from understudy.benchmark.batches import batches, configured, perform
 from understudy.benchmark.grids import Grid, GridError
 from understudy.benchmark.result_file import open_results
@@ -15,6 +16,7 @@ from understudy.core import ray_tasks
 from understudy.core.progress import progress as shown
 from understudy.core.ray_tasks import spread_over
 from understudy.datasets.public import DatasetError
+from understudy.evaluation.database import asked
 from understudy.evaluation.metrics import resolve as resolve_metrics
 from understudy.evaluation.metrics import without_unsuited
 
@@ -79,6 +81,10 @@ def check(grid: Grid) -> None:
     """
     try:
         for dataset in grid.datasets:
+            if dataset.database is not None:
+                database_runs.database_schema(dataset.database)
+                asked(grid.metrics, grid.learners or None)
+                continue
             schema = schema_of(dataset)
             resolve_metrics(schema, without_unsuited(schema, grid.metrics), grid.learners or None)
         for run in grid.runs():

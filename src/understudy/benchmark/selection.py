@@ -18,6 +18,7 @@ from understudy.benchmark.typesetting import LEARNERS
 HIGHER_IS_BETTER = (
     *("r2", "f1", "auc", "accuracy", "every"),
     *("structure/precision", "structure/recall", "structure/f1", "structure/skeleton_f1"),
+    *("aggregate", "next", "score"),
 )
 
 

@@ -31,7 +31,7 @@ class _Bench(click.Group):
     subcommand_metavar="GRID -o RESULTS | table RESULTS | figure RESULTS",
 )
 def bench() -> None:
-    """Compares methods on public tables and simulations.
+    """Compares methods on public tables, simulations and databases.
 
     A grid is a TOML file: data sets, methods, budgets, seeds and metrics. Every run adds one line to
     RESULTS/runs.jsonl. You can stop it at any time: the same command continues where it was.
