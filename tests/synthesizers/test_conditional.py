@@ -201,6 +201,14 @@ def test_raked_rows_have_the_measured_shares_and_pairs_those_of_drawn_columns():
     assert np.allclose(shares[x, y].sum(axis=0), 0.1, atol=1e-3)
 
 
+def test_rows_that_have_no_measured_value_keep_their_weights():
+    bases = _bases()
+    pool = coded(bases, {name: np.full(50, 0.05) for name in bases.names}, np.arange(50))
+    shares = np.r_[0.0, np.full(9, 1 / 9)]
+    of = tuple(dataclasses.replace(each, shares=shares) if each.number else each for each in bases.of)
+    assert (raked(pool, dataclasses.replace(bases, of=of), [1]).weights == 1.0).all()
+
+
 def test_the_plan_of_a_table_of_children_takes_the_share_that_it_is_given():
     planned = plan_families(5, share=0.6)
     assert sum(each.share for each in planned) == pytest.approx(0.6)

@@ -84,8 +84,9 @@ def raked(pool: CodedPool, bases: Bases, columns: Sequence[int]) -> CodedPool:
         for j in columns:
             shares = bases.of[j].shares / bases.of[j].shares.sum()
             held = np.bincount(pool.codes[j], weights, len(shares)) / weights.sum()
-            weights *= np.where(held > 0, shares / np.maximum(held, 1e-9), 1.0)[pool.codes[j]]
-            weights = np.clip(weights / weights.mean(), *WEIGHTS)
+            found = weights * np.where(held > 0, shares / np.maximum(held, 1e-9), 1.0)[pool.codes[j]]
+            if found.any():  # else no row has a value that was measured, as in a table of a few rows
+                weights = np.clip(found / found.mean(), *WEIGHTS)
     return dataclasses.replace(pool, weights=(weights / weights.mean()).astype(np.float32))
 
 
