@@ -14,6 +14,7 @@ import understudy as us
 from clinic import clinic, clinic_schema
 from offices import offices, offices_schema
 from understudy.core.randomness import Key
+from understudy.core.ray_tasks import EngineError
 from understudy.encoding.context import of_shares
 from understudy.encoding.encoder import Encoder
 from understudy.synthesizers import METHODS
@@ -296,5 +297,5 @@ def test_second_keys_lead_to_rows_that_are_there_and_bosses_in_no_circle(method,
 
 
 def test_a_cluster_is_refused_for_a_database_before_anything_is_read():
-    with pytest.raises(ValueError, match=r'engine: expected "local" for tables whose units are joined in memory'):
+    with pytest.raises(EngineError, match=r'engine: expected "local" for tables whose units are joined in memory'):
         us.fit({}, clinic_schema(), "independent", epsilon=1.0, engine="ray")
