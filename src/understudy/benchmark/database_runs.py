@@ -9,7 +9,6 @@ The one rule is that of batches.py: a line depends on its run alone.
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -94,8 +93,8 @@ def scores(
     made = {f"{each.metric}/{_table(each.table)}": getattr(each, which) for each in found if each.metric in metrics}
     if model is not None:
         made[SCORE] = judge_database(compared, found).score
-    seconds: Mapping[str, float] = {"evaluate_s": time.perf_counter() - sampled}
-    return made, {**seconds, **({} if model is None else {"sample_s": sampled - start})}
+    judged = {"evaluate_s": time.perf_counter() - sampled}
+    return made, judged if model is None else {"sample_s": sampled - start, **judged}
 
 
 def _table(name: str) -> str:

@@ -31,8 +31,11 @@ def broken_within(schema: DatabaseSchema, tables: Mapping[str, Table]) -> dict[s
     """By constraint of a table, as "visits: discharge >= admission", the share of its rows that break it."""
     found = {}
     for name in schema.private:
-        for rule in schema[name].schema.constraints if schema[name].columns else ():
-            kept = rule.holds(rows_of(schema[name].schema, tables[name]))
+        if not schema[name].columns:
+            continue
+        rows = rows_of(schema[name].schema, tables[name])
+        for rule in schema[name].schema.constraints:
+            kept = rule.holds(rows)
             found[f"{name}: {rule}"] = float(1 - kept.mean()) if len(kept) else 0.0
     return found
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
 from understudy.encoding.bins import bin_rows, make_bins
-from understudy.encoding.encoder import Encoder
+from understudy.encoding.encoder import Encoder, Levels
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
@@ -47,6 +47,7 @@ from understudy.synthesizers.conditional.shares import encoder_noise, with_count
 from understudy.synthesizers.conditional.targets import Released, targets_of
 
 Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 BINS = 16
@@ -174,9 +175,12 @@ class _Fitting:
 
     def _drawn_pool(self) -> CodedPool:
         """Rows of families that the densities draw."""
+        return coded(self._bases, *self._drawn_levels(self._pool_rows), self.density.landing)
+
+    def _drawn_levels(self, rows: int) -> tuple[Levels, Whole]:
+        """Levels of about so many rows of families that the densities draw, new ones each time, and their units."""
         self._number += 1
-        drawn = self._simulation.rows(self.density, self._pool_rows, key=self._key.child(f"pool {self._number}"))
-        return coded(self._bases, *drawn, self.density.landing)
+        return self._simulation.rows(self.density, rows, key=self._key.child(f"pool {self._number}"))
 
     def _pool(self) -> CodedPool:
         """Rows of families that the densities draw, and of those that they drew before: contexts change slowly then."""
@@ -231,9 +235,7 @@ class _Fitting:
 
     def show_as_measured(self) -> None:
         """Maps the levels of drawn numbers, and of contexts that are made of them, to the measured distributions."""
-        self._number += 1
-        key = self._key.child(f"pool {self._number}")
-        levels, _ = self._simulation.rows(self.density, MAPPED_POOL * self._pool_rows, key=key)
+        levels, _ = self._drawn_levels(MAPPED_POOL * self._pool_rows)
         maps, place = dict[int, LevelMap](), {name: j for j, name in enumerate(self._bases.names)}
         for j in np.flatnonzero(self._drawn & ~self._forced).tolist():
             name, own = self._bases.names[j], self._bases.of[j]
