@@ -109,6 +109,13 @@ def test_the_mean_of_earlier_rows_leaves_out_what_is_missing():
     np.testing.assert_array_equal(running_mean(column, rank), [np.nan, 4.0, 4.0, 6.0, np.nan, np.nan])
 
 
+@pytest.mark.parametrize("huge", [np.inf, -np.inf, 1e300, 1e17])
+def test_the_mean_of_earlier_rows_has_nothing_of_another_family(huge):
+    rank, tenths = np.array([1, 2, 1, 2, 3]), np.array([0.1, 0.2, 0.3])
+    alone = running_mean(tenths, rank[2:])
+    np.testing.assert_array_equal(running_mean(np.r_[huge, huge, tenths], rank)[2:], alone)
+
+
 def shares_of(design) -> list[str]:
     return [each.name for each in design.context if each.kind == "share"]
 

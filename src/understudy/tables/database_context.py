@@ -4,6 +4,7 @@ The one rule: the context of a row depends on its own unit alone: on its ancesto
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,14 +89,20 @@ def place_of(kind: str, rank: Whole, siblings: Whole) -> NDArray[np.float64]:
 
 
 def running_mean(column: NDArray[Any], rank: Whole) -> NDArray[np.float64]:
-    """The mean of the earlier siblings of every row, NaN if none is known; rows are sorted by parent and rank."""
+    """The mean of the earlier siblings of every row, NaN if none is known; rows are sorted by parent and rank.
+
+    Sums are added up within one family, sibling after sibling: a sum over all rows would carry the rounding, or the
+    infinity, of one unit to the next.
+    """
     known = ~np.isnan(column)
-    starts = np.flatnonzero(rank == 1)
-    lengths = np.diff(np.r_[starts, len(rank)])
-    sums, many = (np.cumsum(x) for x in (np.where(known, column, 0.0), known.astype(np.float64)))
-    before = [np.r_[0.0, x[:-1]] if len(x) else x for x in (sums, many)]
-    own_sum, own_many = (x - np.repeat(x[starts], lengths) for x in before)
-    return np.where(own_many > 0, own_sum / np.maximum(own_many, 1.0), np.nan)
+    cells, there = np.where(known, column, 0.0), known.astype(np.float64)
+    sums, many = np.zeros(len(column)), np.zeros(len(column))
+    order = np.argsort(rank, kind="stable")
+    cuts = np.searchsorted(rank[order], np.arange(2, int(rank.max(initial=1)) + 2))
+    for start, end in itertools.pairwise(cuts.tolist()):
+        at = order[start:end]
+        sums[at], many[at] = sums[at - 1] + cells[at - 1], many[at - 1] + there[at - 1]
+    return np.where(many > 0, sums / np.maximum(many, 1.0), np.nan)
 
 
 def years(birth: NDArray[Any], at: NDArray[Any]) -> NDArray[np.float64]:
