@@ -11,7 +11,7 @@ This is the door through which a database comes. Joins happen here and in databa
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,7 +25,7 @@ from understudy.core.text import did_you_mean
 from understudy.tables.database_design import Design
 from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.database_url import is_url
-from understudy.tables.references import Pointer, columns_of, name_of
+from understudy.tables.references import columns_of, name_of
 from understudy.tables.rules import Combination
 from understudy.tables.second_keys import looked_up
 from understudy.tables.second_keys import measured as second_key_columns
@@ -46,6 +46,7 @@ class Members:
     Attributes:
         columns: Their values, in the form of a `Table`.
         labels: Of open categories; private.
+        row: The place of each in its table as it was read.
         unit: The number of each row's unit.
         parent: The place of each row's parent among the used rows of its table; of the root, its own place.
         rank: Its place among its siblings, from 1 on.
@@ -55,6 +56,7 @@ class Members:
 
     columns: dict[str, NDArray[Any]]
     labels: dict[str, list[str]]
+    row: Whole
     unit: Whole
     parent: Whole
     rank: Whole
@@ -68,6 +70,26 @@ class Members:
 
     def __repr__(self) -> str:
         return f"Members({list(self.columns)})"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class KeyedRows:
+    """Rows of one table before they are joined, in the order of the table. Private.
+
+    Attributes:
+        columns, labels: As of `Members`.
+        key, foreign: The cells of its key and of its foreign key, side by side, null if they are missing: texts, or
+            words of a hash of these. Both have as many columns as the key that they are compared with.
+        seconds: By the name of each second key, its cells; None if one is missing.
+        chance: A random number of each row.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    labels: dict[str, list[str]]
+    key: pl.DataFrame
+    foreign: pl.DataFrame
+    seconds: dict[str, list[tuple[Hashable, ...] | None]]
+    chance: NDArray[np.float64]
 
 
 def read_families(given: Any, schema: DatabaseSchema, *, key: Key) -> tuple[dict[str, Members], str]:
@@ -84,39 +106,64 @@ def read_families(given: Any, schema: DatabaseSchema, *, key: Key) -> tuple[dict
         TableError: A table is missing or one too many, or its structure does not fit the schema.
     """
     sources = sources_of(given, schema)
-    found: dict[str, Members] = {}
-    keys: dict[str, pl.DataFrame] = {}
-    seconds: dict[str, dict[Pointer, list[tuple[str, ...] | None]]] = {}
+    keyed: dict[str, KeyedRows] = {}
     kind = "polars"
     for name in schema.private:
         table = schema[name]
         exact = read(sources[name], table.with_keys)
         kind = exact.kind if name == schema.unit else kind
-        texts = _key_texts(exact, table)
-        chance = key.child("choice").child(name).numpy().random(exact.exact_rows)
+        texts, own = _key_texts(exact, table), [column.name for column in table.columns]
+        keyed[name] = KeyedRows(
+            columns={column: exact.columns[column] for column in own},
+            labels={column: exact.labels[column] for column in own if column in exact.labels},
+            key=texts.select(table.key),
+            foreign=texts.select(table.foreign_key),
+            seconds={name_of(each): key_tuples(texts.select(columns_of(each))) for each in table.second_keys},
+            chance=chance_of(name, key).random(exact.exact_rows),
+        )
+    return linked(keyed, schema), kind
+
+
+def chance_of(table: str, key: Key) -> np.random.Generator:
+    """What gives every row of a table its random number, one after the other."""
+    return key.child("choice").child(table).numpy()
+
+
+def linked(tables: Mapping[str, KeyedRows], schema: DatabaseSchema) -> dict[str, Members]:
+    """The rows that are used, joined by their keys; parents come before their children.
+
+    Privacy:
+        Releases nothing. Which rows of a unit are used depends on that unit's own rows and on their random numbers.
+    """
+    found: dict[str, Members] = {}
+    for name, rows in tables.items():
+        table = schema[name]
         if table.parent is None:
-            kept = _units(texts, table, chance)
+            kept = units_of(rows.key, rows.chance)
             parent = np.arange(len(kept))
-            found[name] = _members(exact, table, kept, parent, parent, np.ones_like(parent), np.ones_like(parent))
+            found[name] = _members(rows, kept, parent, parent, np.ones_like(parent), np.ones_like(parent))
         else:
-            order = exact.columns[table.order] if table.order is not None else None
-            kept, parent, rank, siblings = _children(texts, table, keys[table.parent], schema, order, chance)
-            unit = found[table.parent].unit[parent]
-            found[name] = _members(exact, table, kept, unit, parent, rank, siblings)
-        own = {column: texts[column].gather(kept) for column in table.key}
-        keys[name] = pl.DataFrame({**own, "place": np.arange(len(kept))})
-        seconds[name] = {each: _tuples(texts[kept], columns_of(each)) for each in table.second_keys}
-    for name, pointers in seconds.items():
-        for pointer, cells in pointers.items():
-            other = schema[name].references[pointer]
-            known = _tuples(keys[other], schema[other].key)
-            found[name].leads[name_of(pointer)] = looked_up(cells, found[name].unit, known, found[other].unit)
-    return found, kind
+            order = None if table.order is None else rows.columns[table.order]
+            above = _placed(tables[table.parent].key, found[table.parent])
+            kept, parent, rank, siblings = _children(rows.foreign, table, above, order, rows.chance)
+            found[name] = _members(rows, kept, found[table.parent].unit[parent], parent, rank, siblings)
+    for name in tables:
+        for pointer in schema[name].second_keys:
+            other, cells = schema[name].references[pointer], tables[name].seconds[name_of(pointer)]
+            own = [cells[row] for row in found[name].row.tolist()]
+            known = key_tuples(tables[other].key[found[other].row])
+            found[name].leads[name_of(pointer)] = looked_up(own, found[name].unit, known, found[other].unit)
+    return found
 
 
-def _tuples(texts: pl.DataFrame, names: Sequence[str]) -> list[tuple[str, ...] | None]:
-    """The cells of some columns, row by row; None if one is missing."""
-    return [None if None in row else row for row in texts.select(names).rows()]
+def key_tuples(cells: pl.DataFrame) -> list[tuple[Hashable, ...] | None]:
+    """The cells of a key, row by row; None if one is missing."""
+    return [None if None in row else row for row in cells.rows()]
+
+
+def _placed(key: pl.DataFrame, members: Members) -> pl.DataFrame:
+    """The keys of the rows that are used, and the place of each."""
+    return key[members.row].with_columns(pl.Series("place", np.arange(len(members.row))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -173,13 +220,11 @@ def _starts(children: Members, design: Design, parents: int) -> NDArray[np.float
     return found
 
 
-def _members(
-    exact: Table, table: TableSchema, kept: Whole, unit: Whole, parent: Whole, rank: Whole, siblings: Whole
-) -> Members:
-    names = [column.name for column in table.columns]
+def _members(rows: KeyedRows, kept: Whole, unit: Whole, parent: Whole, rank: Whole, siblings: Whole) -> Members:
     return Members(
-        columns={name: exact.columns[name][kept] for name in names},
-        labels={name: exact.labels[name] for name in names if name in exact.labels},
+        columns={name: cells[kept] for name, cells in rows.columns.items()},
+        labels=rows.labels,
+        row=kept,
         unit=unit,
         parent=parent,
         rank=rank,
@@ -196,41 +241,55 @@ def _key_texts(exact: Table, table: TableSchema) -> pl.DataFrame:
     return pl.DataFrame(found)
 
 
-def _units(texts: pl.DataFrame, table: TableSchema, chance: NDArray[np.float64]) -> Whole:
+def units_of(key: pl.DataFrame, chance: NDArray[np.float64]) -> Whole:
     """The places of the rows of the root that are used: of those with one key, a random one."""
-    if not table.key:
+    if not key.width:
         return np.arange(len(chance))
-    rows = texts.with_columns(pl.Series("place", np.arange(len(chance))), pl.Series("chance", chance))
-    whole = pl.all_horizontal(pl.col(list(table.key)).is_not_null())
-    one = rows.filter(whole).sort("chance", "place").unique(list(table.key), keep="first", maintain_order=True)
+    names = key.columns
+    rows = key.with_columns(pl.Series("place", np.arange(len(chance))), pl.Series("chance", chance))
+    whole = pl.all_horizontal(pl.col(names).is_not_null())
+    one = rows.filter(whole).sort("chance", "place").unique(names, keep="first", maintain_order=True)
     return np.sort(one["place"].to_numpy())
 
 
 def _children(
-    texts: pl.DataFrame,
+    foreign: pl.DataFrame,
     table: TableSchema,
     parents: pl.DataFrame,
-    schema: DatabaseSchema,
     order: NDArray[Any] | None,
     chance: NDArray[np.float64],
 ) -> tuple[Whole, Whole, Whole, Whole]:
-    """The places of the rows that are used, and of each its parent's place, its rank and the number of siblings."""
-    assert table.parent is not None and table.max_per_parent is not None  # else it has no parents
-    to = [f"key {i}" for i in range(len(table.foreign_key))]
-    rows = texts.select(pl.col(own).alias(name) for own, name in zip(table.foreign_key, to, strict=True)).with_columns(
+    """The places of the rows that are used, and of each its parent's place, its rank and the number of siblings.
+
+    Args:
+        parents: The keys of the parents, and then the place of each.
+    """
+    assert table.max_per_parent is not None  # else it has no parents
+    to = [f"key {i}" for i in range(foreign.width)]
+    rows = foreign.rename(dict(zip(foreign.columns, to, strict=True))).with_columns(
         pl.Series("row", np.arange(len(chance))),
-        pl.Series("order", np.zeros(len(chance)) if order is None else np.nan_to_num(order, nan=np.inf)),
+        pl.Series("order", ordered(order, chance)),
         pl.Series("chance", chance),
     )
-    rows = rows.drop_nulls(to).sort(*to, "order", "chance", "row")
-    rows = rows.filter(pl.int_range(pl.len()).over(to) < table.max_per_parent)
-    named = parents.rename(dict(zip(schema[table.parent].key, to, strict=True)))
+    rows = first_of(rows.drop_nulls(to), to, table.max_per_parent)
+    named = parents.rename(dict(zip(parents.columns[:-1], to, strict=True)))
     joined = rows.join(named, on=to, how="inner").sort("place", "order", "chance", "row")
     place = joined["place"].to_numpy()
     starts = np.flatnonzero(np.r_[True, place[1:] != place[:-1]]) if len(place) else np.zeros(0, np.int64)
     many = np.diff(np.r_[starts, len(place)])
     rank = np.arange(len(place)) - np.repeat(starts, many) + 1
     return joined["row"].to_numpy(), place, rank, np.repeat(many, many)
+
+
+def ordered(order: NDArray[Any] | None, chance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What rows of one parent are sorted by before chance; rows that have no order come last."""
+    return np.zeros(len(chance)) if order is None else np.nan_to_num(order, nan=np.inf)
+
+
+def first_of(rows: pl.DataFrame, names: Sequence[str], most: int) -> pl.DataFrame:
+    """Of the rows with one key, the first in their order; those that are equal in it by chance."""
+    found = rows.sort(*names, "order", "chance", "row")
+    return found.filter(pl.int_range(pl.len()).over(names) < most)
 
 
 def with_public_keys(given: Any, schema: DatabaseSchema) -> DatabaseSchema:
@@ -249,10 +308,10 @@ def with_public_keys(given: Any, schema: DatabaseSchema) -> DatabaseSchema:
     return dataclasses.replace(schema, tables={table.name: _with_values(table, keys) for table in schema})
 
 
-def _public_keys(source: Any, table: TableSchema) -> list[tuple[str, ...]]:
+def _public_keys(source: Any, table: TableSchema) -> list[tuple[Any, ...]]:
     """The keys of a public table, sorted; rows in which a part is missing have none."""
     texts = _key_texts(read(source, table.with_keys), table)
-    found = {row for row in _tuples(texts, table.key) if row is not None}
+    found = {row for row in key_tuples(texts.select(table.key)) if row is not None}
     if not found:
         raise TableError(f"table {table.name!r}: expected a row with a whole key ({', '.join(table.key)}), got none.")
     return sorted(found)
