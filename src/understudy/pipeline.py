@@ -30,7 +30,6 @@ from understudy import encoding
 from understudy.core.files import sha256
 from understudy.core.memory import keep_freed_memory
 from understudy.core.randomness import Key
-from understudy.core.ray_tasks import EngineError
 from understudy.core.red_flag import RedFlag
 from understudy.core.text import count
 from understudy.core.version import __version__
@@ -117,9 +116,8 @@ def fit(
     """
     facts = Schema.of(schema)
     if isinstance(facts, DatabaseSchema) or has_unit_columns(facts):
-        if engine != "local":
-            raise EngineError(f'engine: expected "local" for tables whose units are joined in memory, got {engine!r}.')
         every: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict, "checkpoint": checkpoint}
+        every |= {"engine": engine, "address": address, "memory": memory}
         budget = Budget(epsilon=epsilon, delta=delta)
         return cast(Any, databases.fit(table, facts, resolve(method), budget, seed=seed, **every))
     options: dict[str, Any] = {"progress": progress, "ledger": ledger, "strict": strict}

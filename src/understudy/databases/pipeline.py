@@ -19,19 +19,23 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from understudy import encoding
 from understudy.core.files import sha256
+from understudy.core.memory import keep_freed_memory
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
 from understudy.databases.model import DatabaseModel
-from understudy.privacy import checkpoints
+from understudy.privacy import checkpoints, engines
 from understudy.privacy.calibration import planned_charges
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile, interruptions_noted
 from understudy.privacy.plan import Budget
 from understudy.privacy.rows import PrivateRows, lock
+from understudy.privacy.scratch import Scratch
+from understudy.privacy.stored import StoredRows
 from understudy.privacy.table_ledger import TableLedger
 from understudy.synthesizers.base import Method
 from understudy.synthesizers.planning import Plan
@@ -48,8 +52,10 @@ from understudy.synthesizers.relational.planning import (
     seconds_of,
 )
 from understudy.tables.database_schema import UNNAMED, DatabaseSchema
-from understudy.tables.families import flattened, read_families, with_public_keys
+from understudy.tables.families import flattened, read_families, sources_of, with_public_keys
 from understudy.tables.schema import Schema
+from understudy.tables.streaming import MEMORY
+from understudy.tables.unit_ranges import flat_ranges, in_pieces, streamed
 from understudy.tables.unit_tables import ROWS, UNITS, as_database
 
 ROWS_IF_UNKNOWN = 10_000
@@ -67,6 +73,9 @@ def fit(
     ledger: str | os.PathLike[str] | None = None,
     strict: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    memory: float = MEMORY,
 ) -> DatabaseModel:
     """Learns a model of a database under (ε, δ)-differential privacy; arguments as for `pipeline.fit`.
 
@@ -84,7 +93,7 @@ def fit(
     whole, key = _ledger(schema, made, method, budget, seed), Key.new(seed)
     if strict:
         refuse(flags_of(schema, method, budget, seed=seed))
-    book = LedgerFile(ledger) if ledger is not None else None
+    book, summing = LedgerFile(ledger) if ledger is not None else None, engines.resolve(engine, address)
     if book:
         check_named(schema, UNNAMED)
     with contextlib.ExitStack() as stack:
@@ -93,9 +102,10 @@ def fit(
         if book and is_new:
             book.check(schema.name, budget.epsilon, budget.delta)
         # This raises for structure alone. What it draws is secret, so none of it comes from a root that is kept.
-        locked, kind = lock_database(given, schema, made, key)
+        locked, kind = lock_database(given, schema, made, key, engine=summing, memory=memory)
         entered = list[str]()
         stack.enter_context(interruptions_noted(book, entered, 1))
+        stack.enter_context(engines.running(summing))
         if book and is_new:
             named = {"version": __version__, "identity": identity}
             book.charge(schema.name, budget.epsilon, budget.delta, method.name, **named)
@@ -114,8 +124,19 @@ def fit(
         return DatabaseModel(schema, tables, receipt, method, kind, single)
 
 
-def lock_database(given: Any, schema: DatabaseSchema, made: Designs, key: Key) -> tuple[dict[str, PrivateRows], str]:
+def lock_database(
+    given: Any,
+    schema: DatabaseSchema,
+    made: Designs,
+    key: Key,
+    *,
+    engine: engines.Summing | None = None,
+    memory: float = MEMORY,
+) -> tuple[dict[str, PrivateRows], str]:
     """Reads the tables of a database, joins them and locks them; also says what kind of frame the root came in.
+
+    Tables that are large for the memory, or that are given in pieces, are joined some units at a time; and so are all
+    tables if another engine sums.
 
     Privacy:
         Releases nothing. Exact rows are outside `privacy` during this call alone.
@@ -123,6 +144,10 @@ def lock_database(given: Any, schema: DatabaseSchema, made: Designs, key: Key) -
     Raises:
         TableError: A table's structure does not fit the schema.
     """
+    keep_freed_memory()
+    sources = sources_of(given, schema)
+    if engine is not None or in_pieces(sources, schema, memory=memory):
+        return _lock_ranges(sources, schema, made, key, engine, memory)
     families, kind = read_families(given, schema, key=key)
     locked = {}
     for name, flat in flattened(families, made).items():
@@ -131,6 +156,33 @@ def lock_database(given: Any, schema: DatabaseSchema, made: Designs, key: Key) -
             bound = {"unit": flat.unit, "max_rows_per_unit": made[name].max_rows}
         locked[name] = lock(flat.columns, flat.labels, key=key.child("lock").child(name), **bound)
     return locked, kind
+
+
+def _lock_ranges(
+    sources: Mapping[str, Any],
+    schema: DatabaseSchema,
+    made: Designs,
+    key: Key,
+    engine: engines.Summing | None,
+    memory: float,
+) -> tuple[dict[str, PrivateRows], str]:
+    """The same, some units at a time; an eighth of the memory keeps locked rows, and a sixteenth others on the way."""
+    streams = streamed(sources, schema, memory=memory)
+    scratch = Scratch(int(memory * 2**27))
+    stored = {
+        name: StoredRows(
+            scratch,
+            max_rows_per_unit=design.max_rows if design.ancestors else None,
+            key=key.child("lock").child(name),
+        )
+        for name, design in made.items()
+    }
+    before = 0
+    for tables in flat_ranges(streams, schema, made, key=key, store=Scratch(int(memory * 2**26)), memory=memory):
+        for name, flat in tables.items():
+            stored[name].add(flat.columns, flat.labels, flat.unit, first_unit=before)
+        before += len(tables[schema.unit].unit)
+    return {name: rows.locked(engine=engine) for name, rows in stored.items()}, streams[schema.unit].kind
 
 
 def plan(schema: DatabaseSchema | Schema, method: Method, budget: Budget, *, rows: int | None = None) -> Plan:

@@ -28,7 +28,7 @@ from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.plan import lattice
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.sums import exact_row_count, exact_sums
+from understudy.privacy.sums import exact_row_count, exact_sums, exact_unit_sums
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -193,13 +193,26 @@ def _exact_categories(rows: PrivateRows, column: str, exact_places: Codes, size:
     """How many units, or rows where these are not known, have each category."""
     if not units.known(rows._parts):
         return exact_sums(rows, _Categories(column, exact_places, size))[0]
-    exact_counts = np.zeros(size, np.int64)
-    for whose, exact in units.with_column(rows._parts, column):
-        inside = exact >= 0
-        exact_codes = exact_places[exact[inside]]
-        exact_codes = units.distinct(whose[inside], exact_codes)
-        exact_counts += np.bincount(exact_codes, minlength=size)
-    return exact_counts
+    return exact_unit_sums(rows, _UnitCategories(column, exact_places, size))[0]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _UnitCategories:
+    """The summation of units by category, each once in every category that it has; as of `_Categories`."""
+
+    column: str
+    exact_places: Codes
+    size: int
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return (self.column,)
+
+    def exact_sums(self, unit: Codes, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        codes = exact[self.column]
+        inside = codes >= 0
+        found = units.distinct(unit[inside], self.exact_places[codes[inside]])
+        return [np.bincount(found, minlength=self.size)]
 
 
 def clear_of_noise(sigma: float, many: int) -> float:

@@ -48,7 +48,9 @@ def drawn_rows(
         numbers = np.zeros(1, np.int64)  # nobody is drawn; somebody is there all the same, so that arrays have a row
     begins = np.cumsum([0, *each])
     inside = [numbers[slice(*np.searchsorted(numbers, begins[i : i + 2]))] - begins[i] for i in range(len(each))]
-    if has_units:
+    if has_units and units.whole(rows._parts):
+        task, order = _Units(tuple(columns), tuple(inside), tuple(part.first for part in rows._parts)), None
+    elif has_units:
         wanted = _hashes(rows, inside)
         order = np.lexsort((wanted[:, 1], wanted[:, 0]))
         task = _Members(tuple(columns), wanted[order])
@@ -56,7 +58,8 @@ def drawn_rows(
         task, order = _Places(tuple(columns), tuple(inside), tuple(part.first for part in rows._parts)), None
     found = [made for _, made in sorted(sums.each(rows, task), key=lambda each: each[0])]
     exact = {name: np.concatenate([each[i] for each in found]) for i, name in enumerate(columns)}
-    whose = None if order is None else order[np.concatenate([each[-1] for each in found])]
+    whose = np.concatenate([each[-1] for each in found]) if has_units else None
+    whose = whose if whose is None or order is None else order[whose]
     part = Held(exact, 0, len(next(iter(exact.values()))), None, whose)
     many_rows = rounds * steps * most * rows.max_rows_per_unit
     of = Drawn(numbers, many, total, many_rows)
@@ -75,6 +78,27 @@ class _Places:
         at = self.places[self.firsts.index(part.first)]
         exact = part.exact(self.columns, at) if len(at) else {name: np.zeros(0) for name in self.columns}
         return [exact[name] for name in self.columns]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class _Units:
+    """Takes the rows of the units at some places of each partition that has whole units.
+
+    The last array is the place of each row's unit among those of all partitions.
+    """
+
+    columns: tuple[str, ...]
+    places: tuple[Places, ...]
+    firsts: tuple[int, ...]
+
+    def of(self, part: Partition) -> Arrays:
+        number, whose = self.firsts.index(part.first), part.exact_units()
+        assert whose is not None  # every row has a unit
+        unit, wanted = units.numbered(whose), self.places[number]
+        before = sum(map(len, self.places[:number]))
+        taken = np.flatnonzero(np.isin(unit, wanted))
+        exact = part.exact(self.columns, taken)
+        return [*(exact[name] for name in self.columns), before + np.searchsorted(wanted, unit[taken])]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -118,6 +142,10 @@ def _hashes(rows: PrivateRows, inside: Sequence[Places]) -> NDArray[np.uint64]:
 
 
 def _leaders(part: Partition) -> NDArray[Any]:
+    """Something for each unit that begins in a partition."""
+    if part.whole_units:
+        whose = part.exact_units()
+        return np.zeros(0, np.int64) if whose is None else np.unique(whose)
     while isinstance(part, Derived):
         part = part.base
     assert isinstance(part, Read)

@@ -54,6 +54,7 @@ class Partition(Protocol):
         span: How many there are, those that are left out included.
         kept: The places, from 0 to `span` - 1, of those that are not left out; None if none is.
         has_units: Whether rows belong to units.
+        whole_units: Whether all rows of a unit are in one partition.
     """
 
     @property
@@ -64,6 +65,8 @@ class Partition(Protocol):
     def kept(self) -> Places | None: ...
     @property
     def has_units(self) -> bool: ...
+    @property
+    def whole_units(self) -> bool: ...
 
     def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
         """Some columns of the rows, or of those at some places among the rows that were not left out."""
@@ -131,6 +134,10 @@ class Held:
     def has_units(self) -> bool:
         return self.units is not None
 
+    @property
+    def whole_units(self) -> bool:
+        return self.units is None
+
     def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
         return {name: self.columns[name] if at is None else self.columns[name][at] for name in names}
 
@@ -196,6 +203,10 @@ class Read:
     @property
     def has_units(self) -> bool:
         return self.seeds is not None
+
+    @property
+    def whole_units(self) -> bool:
+        return self.seeds is None
 
     def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
         taken, found = places(self, at), self._all(names)
@@ -275,6 +286,10 @@ class Derived:
     @property
     def has_units(self) -> bool:
         return self.base.has_units
+
+    @property
+    def whole_units(self) -> bool:
+        return self.base.whole_units
 
     def exact(self, names: Sequence[str], at: Places | None = None) -> Columns:
         kept = {} if self.derived is None else self.derived.find(self.first, [n for n in names if n in self.maps])

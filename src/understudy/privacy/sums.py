@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.processors import cores, one_thread_each
+from understudy.privacy import units
 from understudy.privacy.partitions import Arrays, Engine, Partition, Task, count
 from understudy.privacy.rows import PrivateRows
 
@@ -78,6 +79,61 @@ def exact_sums(rows: PrivateRows, summation: Summation) -> Arrays:
     """
     totals: Arrays = []
     for _, sums in each(rows, _Sum(summation)):
+        totals = [total + more for total, more in zip(totals, sums, strict=True)] if totals else sums
+    return totals
+
+
+class UnitSummation(Protocol):
+    """What is summed over units: a public description.
+
+    Attributes:
+        columns: The columns that it reads.
+    """
+
+    @property
+    def columns(self) -> Sequence[str]: ...
+
+    def exact_sums(self, unit: NDArray[np.int64], exact: Mapping[str, NDArray[Any]]) -> Arrays:
+        """The sums over all rows of some units, which stand together: whole numbers, as of `Summation`."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class _SumOfUnits:
+    """The task of a summation over units."""
+
+    summation: UnitSummation
+
+    def of(self, part: Partition) -> Arrays:
+        exact = part.exact(tuple(dict.fromkeys(self.summation.columns)))
+        whose = part.exact_units()
+        whose = np.arange(len(next(iter(exact.values())))) if whose is None else whose
+        return _sums_of(self.summation, whose, exact)
+
+
+def _sums_of(summation: UnitSummation, whose: units.Units, exact: Mapping[str, NDArray[Any]]) -> Arrays:
+    unit = units.numbered(whose)
+    order = np.argsort(unit, kind="stable")
+    with np.errstate(all="ignore"):  # a warning would be a release
+        return summation.exact_sums(unit[order], {name: column[order] for name, column in exact.items()})
+
+
+def exact_unit_sums(rows: PrivateRows, summation: UnitSummation) -> Arrays:
+    """Sums over all units without noise, for use inside a mechanism that was charged.
+
+    If no partition has a part of a unit alone, they are summed one by one, as by `exact_sums`; else the rows of units
+    are brought together here. If nobody says which rows belong together, each is a unit.
+
+    Privacy:
+        As of `exact_sums`.
+    """
+    totals: Arrays = []
+    if not units.known(rows._parts) or units.whole(rows._parts):
+        every = (made for _, made in each(rows, _SumOfUnits(summation)))
+    else:
+        columns = tuple(dict.fromkeys(summation.columns))
+        every = (_sums_of(summation, *some) for some in units.with_columns(rows._parts, columns))
+    for sums in every:
         totals = [total + more for total, more in zip(totals, sums, strict=True)] if totals else sums
     return totals
 

@@ -11,6 +11,7 @@ Kamath, Steinke (2020), arXiv:2004.00010, for the discrete Gaussian.
 
 # pyright: strict, reportPrivateUsage=false
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from understudy.privacy import recording, units
 from understudy.privacy.ledger import FilterShare, Ledger
 from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.sums import exact_unit_sums
 from understudy.privacy.unit_weights import STEPS, count_weights, moment_weights
 
 Floats = NDArray[np.float64]
@@ -69,15 +71,7 @@ def noisy_unit_counts(
     if (kept := ledger.kept()) is not None:
         return kept
     sizes = tuple(map(int, shape))
-    exact_total = np.zeros(math.prod(sizes), np.int64)
-    for unit, exact in _by_unit(rows, columns):
-        inside = np.logical_and.reduce(
-            [(exact[name] >= 0) & (exact[name] < size) for name, size in zip(columns, sizes, strict=True)]
-        )
-        codes = [exact[name][inside].astype(np.int64) for name in columns]
-        exact_cells = np.ravel_multi_index(codes, sizes)
-        exact_weights = count_weights(unit[inside], exact_cells, bound=bound)
-        exact_total += np.bincount(exact_cells, exact_weights, len(exact_total)).astype(np.int64)
+    exact_total = exact_unit_sums(rows, _UnitCounts(tuple(columns), sizes, bound))[0]
     # Noise in steps of a weight: on whole numbers it would leave the fraction of a weighted count as it is.
     noisy = (exact_total + discrete_gaussian(sigma * STEPS, len(exact_total), key)).reshape(sizes) / STEPS
     return ledger.keep(recording.released("unit counts", noisy, exact=exact_total.reshape(sizes) / STEPS))
@@ -123,9 +117,7 @@ def noisy_unit_moments(
     if (kept := ledger.kept()) is not None:
         return kept
     wanted = ~(among[:, None] & among)
-    exact_sum = np.zeros(wanted.shape, np.int64)
-    for unit, exact in _by_unit(rows, list(tables)):
-        exact_sum += _exact_products(unit, exact, steps, among, bound)
+    exact_sum = exact_unit_sums(rows, _UnitProducts(steps, among, bound))[0]
     scale = FIXED_POINT**2 * STEPS
     products, squares = np.nonzero(np.triu(wanted, 1)), np.flatnonzero(~among)
     noise = np.zeros(wanted.shape)
@@ -140,19 +132,50 @@ def noisy_unit_moments(
     return recording.released("unit moments", noisy, exact=exact, noisy=with_noise)
 
 
-def _exact_products(
-    unit: Whole, exact: Mapping[str, NDArray[Any]], steps: Mapping[str, Floats], among: NDArray[np.bool_], bound: float
-) -> Whole:
-    """The weighted sum of products over the rows of some units, without noise."""
-    found = np.zeros((len(among), len(among)), np.int64)
-    for some in _whole_units(unit):
-        one = np.full((some.stop - some.start, 1), float(FIXED_POINT))
-        x = np.concatenate([one, *(_functions(exact[name][some], table) for name, table in steps.items())], axis=1)
-        exact_weights = moment_weights(unit[some], x[:, ~among], x[:, among], bound=bound * FIXED_POINT**2)
-        for first in range(0, len(x), BLOCK):
-            block = x[first : first + BLOCK]
-            found += ((block * exact_weights[first : first + BLOCK, None]).T @ block).astype(np.int64)
-    return found
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class _UnitCounts:
+    """The summation of weighted rows by cell."""
+
+    columns: tuple[str, ...]
+    sizes: tuple[int, ...]
+    bound: float
+
+    def exact_sums(self, unit: Whole, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        sized = list(zip(self.columns, self.sizes, strict=True))
+        inside = np.logical_and.reduce([(exact[name] >= 0) & (exact[name] < size) for name, size in sized])
+        codes = [exact[name][inside].astype(np.int64) for name in self.columns]
+        exact_cells = np.ravel_multi_index(codes, self.sizes)
+        exact_weights = count_weights(unit[inside], exact_cells, bound=self.bound)
+        return [np.bincount(exact_cells, exact_weights, math.prod(self.sizes)).astype(np.int64)]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class _UnitProducts:
+    """The summation of weighted products of functions of codes.
+
+    Attributes:
+        steps: Of each column, the functions of its codes in whole numbers.
+        among: Which functions are given.
+    """
+
+    steps: dict[str, Floats]
+    among: NDArray[np.bool_]
+    bound: float
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return tuple(self.steps)
+
+    def exact_sums(self, unit: Whole, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        found, among = np.zeros((len(self.among), len(self.among)), np.int64), self.among
+        for some in _whole_units(unit):
+            one = np.full((some.stop - some.start, 1), float(FIXED_POINT))
+            x = np.concatenate([one, *(_functions(exact[name][some], table) for name, table in self.steps.items())], 1)
+            exact_weights = moment_weights(unit[some], x[:, ~among], x[:, among], bound=self.bound * FIXED_POINT**2)
+            for first in range(0, len(x), BLOCK):
+                block = x[first : first + BLOCK]
+                found += ((block * exact_weights[first : first + BLOCK, None]).T @ block).astype(np.int64)
+        return [found]
 
 
 def _whole_units(unit: Whole) -> Iterator[slice]:
@@ -171,20 +194,6 @@ def _functions(codes: NDArray[Any], table: Floats) -> Floats:
     found = table[np.where(inside, codes, 0).astype(np.int64)]
     found[~inside] = 0.0
     return found
-
-
-def _by_unit(rows: PrivateRows, columns: Sequence[str]) -> Iterator[tuple[Whole, dict[str, NDArray[Any]]]]:
-    """Columns of all rows of some units at a time, those of a unit together and in their order in the table."""
-    with np.errstate(all="ignore"):  # a warning would be a release
-        if not units.known(rows._parts):
-            for part in rows._parts:
-                exact = part.exact(tuple(dict.fromkeys(columns)))
-                yield np.arange(len(next(iter(exact.values())))), exact
-            return
-        for whose, exact in units.with_columns(rows._parts, tuple(dict.fromkeys(columns))):
-            unit = units.numbered(whose)
-            order = np.argsort(unit, kind="stable")
-            yield unit[order], {name: column[order] for name, column in exact.items()}
 
 
 def _sensitivity(rows: PrivateRows, bound: float) -> float:

@@ -95,12 +95,6 @@ def brought_together(parts: Sequence[Partition], rows: int) -> Iterator[tuple[Un
         yield whose, numbers
 
 
-def with_column(parts: Sequence[Partition], column: str) -> Iterator[tuple[Units, NDArray[Any]]]:
-    """The units of all rows and one column: all rows of a unit at a time, of some units at a time."""
-    for whose, exact in with_columns(parts, (column,)):
-        yield whose, exact[column]
-
-
 def with_columns(parts: Sequence[Partition], columns: Sequence[str]) -> Iterator[tuple[Units, Columns]]:
     """The units of all rows and some columns: all rows of a unit at a time, of some units at a time."""
     for whose, _, exact in _grouped(parts, sum(count(part) for part in parts), columns):
@@ -137,6 +131,11 @@ def distinct(whose: Units, codes: NDArray[np.int64]) -> NDArray[np.int64]:
 def known(parts: Sequence[Partition]) -> bool:
     """Whether rows are known to belong to units."""
     return any(part.has_units for part in parts)
+
+
+def whole(parts: Sequence[Partition]) -> bool:
+    """Whether all rows of a unit are in one partition."""
+    return len(parts) == 1 or all(part.whole_units for part in parts)
 
 
 def _seeds(key: Key) -> tuple[int, int]:

@@ -55,7 +55,7 @@ class Members:
     """
 
     columns: dict[str, NDArray[Any]]
-    labels: dict[str, list[str]]
+    labels: Mapping[str, Sequence[str]]
     row: Whole
     unit: Whole
     parent: Whole
@@ -85,7 +85,7 @@ class KeyedRows:
     """
 
     columns: dict[str, NDArray[Any]]
-    labels: dict[str, list[str]]
+    labels: Mapping[str, Sequence[str]]
     key: pl.DataFrame
     foreign: pl.DataFrame
     seconds: dict[str, list[tuple[Hashable, ...] | None]]
@@ -171,7 +171,7 @@ class FlatTable:
     """One table as it is modelled: its context and its own columns side by side. Private, and about to be locked."""
 
     columns: dict[str, NDArray[Any]]
-    labels: dict[str, list[str]]
+    labels: Mapping[str, Sequence[str]]
     unit: Whole
 
 

@@ -124,17 +124,21 @@ class PartitionReader:
         return dataclasses.replace(self, piece=self.piece.with_block(block))
 
     def read(self, names: Sequence[str]) -> Mapping[str, np.ndarray]:
-        source = self._load(names)
+        return self.converted(self.load(names), names)
+
+    def converted(self, source: Source, names: Sequence[str]) -> Mapping[str, np.ndarray]:
+        """Some columns of what was loaded."""
         facts = {name: Facts() for name in names}
         return convert(source, self.schema, names, facts, known=self._mask(), labels=self.labels)[0]
 
     def read_units(self, seeds: tuple[int, int]) -> np.ndarray:
         assert self.schema.unit is not None
-        places, texts = unit_texts(self._load([self.schema.unit]), self.schema)
+        places, texts = unit_texts(self.load([self.schema.unit]), self.schema)
         found = np.stack([texts.hash(seed).to_numpy()[places] for seed in seeds], axis=1)
         return found if self.known is None else found[self._kept()]
 
-    def _load(self, names: Sequence[str]) -> Source:
+    def load(self, names: Sequence[str]) -> Source:
+        """Some columns as they are found."""
         source = self.piece.load(self.schema, names)
         if any(len(column.series) != self.span for column in source.columns.values()):
             raise TableError(f"{self.piece.name} was changed while it was read.")
@@ -186,24 +190,35 @@ def stream(source: Any, schema: Schema, *, memory: float = MEMORY, always: bool 
     Raises:
         TableError: As of `table.read`.
     """
+    found = pieces_of(source, schema, memory=memory, always=always)
+    return None if found is None else surveyed(*found, schema)
+
+
+def pieces_of(
+    source: Any, schema: Schema, *, memory: float = MEMORY, always: bool = False
+) -> tuple[Sequence[Piece], str] | None:
+    """The pieces of a table and what messages call it, as of `stream`; None if it is one that is read at once.
+
+    Args:
+        schema: With all columns that may be asked of a piece.
+    """
     budget = max(memory, 0.25) * 2**30
     if isinstance(source, pl.LazyFrame):
-        pieces, name = _lazy_pieces(source, schema, budget), _LAZY
-    elif ray_dataset.is_dataset(source):
-        pieces, name = ray_dataset.block_pieces(source, schema), ray_dataset.NAME
-    elif object_store.is_stored(source):
-        pieces, name = _stored_pieces(source, schema, budget), object_store.shown(source)
-    elif isinstance(source, str | os.PathLike) and not is_url(source):
-        paths = _paths(source)
-        if paths is None:
-            return None
-        alone, name = paths == [os.fspath(source)], os.fspath(source)
-        pieces = [each for path in paths for each in _file_pieces(path, schema, budget)]
-        if alone and not always and (len(pieces) <= 1 or _is_small(paths[0], schema, pieces, budget)):
-            return None
-    else:
+        return _lazy_pieces(source, schema, budget), _LAZY
+    if ray_dataset.is_dataset(source):
+        return ray_dataset.block_pieces(source, schema), ray_dataset.NAME
+    if object_store.is_stored(source):
+        return _stored_pieces(source, schema, budget), object_store.shown(source)
+    if not isinstance(source, str | os.PathLike) or is_url(source):
         return None
-    return _surveyed(pieces, schema, name)
+    paths = _paths(source)
+    if paths is None:
+        return None
+    name = os.fspath(source)
+    pieces = [each for path in paths for each in _file_pieces(path, schema, budget)]
+    if paths == [name] and not always and (len(pieces) <= 1 or _is_small(paths[0], schema, pieces, budget)):
+        return None
+    return pieces, name
 
 
 def _paths(source: str | os.PathLike[str]) -> list[str] | None:
@@ -250,6 +265,11 @@ def _stored_pieces(url: str, schema: Schema, budget: float) -> list[Piece]:
     ]
 
 
+def rows_of_a_piece(schema: Schema, memory: float) -> int:
+    """How many rows a piece has at most, for so many GiB."""
+    return _most_rows(schema, max(memory, 0.25) * 2**30)
+
+
 def _most_rows(schema: Schema, budget: float) -> int:
     return max(_LEAST_ROWS, int(budget / (8 * _SHARE * (len(schema.names) + 1))))
 
@@ -276,20 +296,24 @@ def _is_small(path: str, schema: Schema, pieces: Sequence[Piece], budget: float)
     return sum(each or 0 for each in rows) * 8 * (len(schema.names) + 1) * _SMALL < budget
 
 
-def _surveyed(pieces: Sequence[Piece], schema: Schema, name: str) -> StreamedTable:
+def surveyed(pieces: Sequence[Piece], name: str, schema: Schema, columns: Sequence[str] | None = None) -> StreamedTable:
     """The readers of pieces, after one look at all that must be looked at: counts, categories, units.
 
     A column of which it is known that it can be read is not looked at again, but in the next file.
+
+    Args:
+        columns: Those to look at; None for all.
     """
-    facts = {each: Facts() for each in schema.names}
+    columns = schema.names if columns is None else columns
+    facts = {each: Facts() for each in columns}
     found: dict[str, set[str]] = {
-        column.name: set() for column in schema if column.kind == "categorical" and column.labels is None
+        each: set() for each in columns if schema[each].kind == "categorical" and schema[each].labels is None
     }
     labels: dict[str, list[str]] = {}
     readers: list[PartitionReader] = []
     before, from_file = "", False
     for piece in pieces:
-        names = [each for each in schema.names if piece.name != before or each in found or not facts[each].settled]
+        names = [each for each in columns if piece.name != before or each in found or not facts[each].settled]
         before = piece.name
         unit = [] if schema.unit is None else [schema.unit]
         if piece.rows is not None and not names and not unit:

@@ -206,9 +206,16 @@ def _units(source: Source, schema: Schema) -> tuple[np.ndarray | None, pl.Series
 def unit_texts(source: Source, schema: Schema) -> tuple[np.ndarray, pl.Series]:
     """The place of each row's unit in a list of texts, and that list, null where nobody knows whose the row is."""
     assert schema.unit is not None
-    cells = _Cells.of(Column(name=schema.unit, kind="categorical"), source, schema, Facts())
+    return key_texts(source, schema, schema.unit, Facts())
+
+
+def key_texts(source: Source, schema: Schema, name: str, facts: Facts) -> tuple[np.ndarray, pl.Series]:
+    """The place of each cell of a key in a list of texts, and that list, null where the cell is missing."""
+    cells = _Cells.of(Column(name=name, kind="categorical"), source, schema, facts)
     places, texts = cells.factorised()
-    return places, cells.without_missing(texts)
+    texts = cells.without_missing(texts)
+    cells.require_one(texts.null_count() < len(texts), lambda: False)
+    return places, texts
 
 
 def no_units(source: str, schema: Schema) -> TableError:
