@@ -6,6 +6,9 @@ small values are part of a task's description, in memory, and never objects that
 spills, logs or shows is ciphertext, sizes, times and the names of functions. A task raises nothing: what went wrong
 comes back encrypted too. An operator who reads the memory of a worker reads rows, as on any machine that computes.
 
+Rows of a database are joined by the driver, and go to the cluster as objects of ciphertext under the same key, one for
+each partition; Ray may write these to disk.
+
 A task that Ray tries again has the number of its partition again, so that each partition counts once.
 
 Ray is imported when an engine is made, and not before. Source: RFC 8439 for ChaCha20-Poly1305.
@@ -20,13 +23,14 @@ import dataclasses
 import importlib
 import os
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from understudy.core import ray_tasks, wire
 from understudy.core.ray_tasks import EngineError
 from understudy.core.workers import one_thread_variables
 from understudy.privacy.partitions import Arrays, Derived, Maps, Partition, Read, Task
 from understudy.privacy.row_maps import LevelBin, MissingScore, NormalScore, OneHot
+from understudy.privacy.stored import Stored
 
 TRIES = 20
 """A task whose worker or node dies is tried again so often."""
@@ -48,6 +52,7 @@ class RayEngine:
     def __init__(self, address: str | None = None):
         self._ray: Any = ray_tasks.imported()
         self._address, self._key = address, os.urandom(32)
+        self._sent: dict[Stored, Any] = {}
 
     def __repr__(self) -> str:
         return "RayEngine()"
@@ -73,7 +78,7 @@ class RayEngine:
         while left or running:
             while left and len(running) < most:
                 number, part = left.pop()
-                sent, blocks = encrypted(self._key, shipped(part)), references(part)
+                sent, blocks = encrypted(self._key, shipped(part)), [*references(part), *self._joined(part)]
                 running[work.remote(self._key, sent, shared, *blocks)] = number
             done, _ = ray.wait(list(running), num_returns=1)
             number = running.pop(done[0])
@@ -86,6 +91,15 @@ class RayEngine:
             if isinstance(made, Failure):
                 raise made.error()
             yield number, made
+
+    def _joined(self, part: Partition) -> list[Any]:
+        """The reference to the rows of a partition that was joined here, as ciphertext; sent once, for all passes."""
+        source = _source(part)
+        if not isinstance(source, Stored):
+            return []
+        if source not in self._sent:
+            self._sent[source] = self._ray.put(encrypted(self._key, source.held()))
+        return [self._sent[source]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +149,9 @@ def _work(key: bytes, part: bytes, shared: bytes, *blocks: object) -> bytes:
         if (nonce := bytes(shared[:_NONCE])) not in _LAST:
             _LAST.clear()
             _LAST[nonce] = decrypted(key, shared)
-        return encrypted(key, _LAST[nonce].of(_with_block(given, blocks[0]) if blocks else given))
+        if blocks:
+            given = decrypted(key, cast(bytes, blocks[0])) if given is None else _with_block(given, blocks[0])
+        return encrypted(key, _LAST[nonce].of(given))
     except BaseException as error:  # a traceback would be written to a log
         return encrypted(key, Failure.of(error))
 
@@ -154,21 +170,28 @@ def levels(parts: Sequence[Partition]) -> list[Maps]:
     return found
 
 
-def shipped(part: Partition) -> Partition:
-    """The source of a partition as a task gets it: without what is kept here."""
+def _source(part: Partition) -> Partition:
+    """The partition that others are derived from."""
     while isinstance(part, Derived):
         part = part.base
-    if not isinstance(part, Read):
-        return part
-    alone = dataclasses.replace(part, codes=None)
-    return _with_block(alone, None) if references(part) else alone
+    return part
+
+
+def shipped(part: Partition) -> Partition | None:
+    """The source of a partition as a task gets it: without what is kept here. None if its rows go by themselves."""
+    source = _source(part)
+    if isinstance(source, Stored):
+        return None
+    if not isinstance(source, Read):
+        return source
+    alone = dataclasses.replace(source, codes=None)
+    return _with_block(alone, None) if references(source) else alone
 
 
 def references(part: Partition) -> list[Any]:
     """The reference to the block that a partition's rows are in, if they are in a Ray dataset."""
-    while isinstance(part, Derived):
-        part = part.base
-    reference = getattr(part.reader, "reference", None) if isinstance(part, Read) else None
+    source = _source(part)
+    reference = getattr(source.reader, "reference", None) if isinstance(source, Read) else None
     return [] if reference is None else [reference]
 
 
