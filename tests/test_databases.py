@@ -14,7 +14,6 @@ import understudy as us
 from clinic import clinic, clinic_schema
 from offices import offices, offices_schema
 from understudy.core.randomness import Key
-from understudy.core.ray_tasks import EngineError
 from understudy.encoding.context import of_shares
 from understudy.encoding.encoder import Encoder
 from understudy.synthesizers import METHODS
@@ -294,8 +293,3 @@ def test_second_keys_lead_to_rows_that_are_there_and_bosses_in_no_circle(method,
     model.save(tmp_path / "offices.understudy")
     again = us.load(tmp_path / "offices.understudy").sample(120, seed=2)
     assert all(frame.equals(again[name]) for name, frame in drawn.items())
-
-
-def test_a_cluster_is_refused_for_a_database_before_anything_is_read():
-    with pytest.raises(EngineError, match=r'engine: expected "local" for tables whose units are joined in memory'):
-        us.fit({}, clinic_schema(), "independent", epsilon=1.0, engine="ray")

@@ -30,8 +30,9 @@ from understudy.tables.rules import Combination
 from understudy.tables.second_keys import looked_up
 from understudy.tables.second_keys import measured as second_key_columns
 from understudy.tables.sources import readable
+from understudy.tables.streaming import stream
 from understudy.tables.structure import TableError
-from understudy.tables.table import Table, read
+from understudy.tables.table import read
 from understudy.tables.table_schema import TableSchema
 
 Whole = NDArray[np.int64]
@@ -112,7 +113,7 @@ def read_families(given: Any, schema: DatabaseSchema, *, key: Key) -> tuple[dict
         table = schema[name]
         exact = read(sources[name], table.with_keys)
         kind = exact.kind if name == schema.unit else kind
-        texts, own = _key_texts(exact, table), [column.name for column in table.columns]
+        texts, own = _key_texts(exact.columns, exact.labels, table), [column.name for column in table.columns]
         keyed[name] = KeyedRows(
             columns={column: exact.columns[column] for column in own},
             labels={column: exact.labels[column] for column in own if column in exact.labels},
@@ -232,12 +233,14 @@ def _members(rows: KeyedRows, kept: Whole, unit: Whole, parent: Whole, rank: Who
     )
 
 
-def _key_texts(exact: Table, table: TableSchema) -> pl.DataFrame:
+def _key_texts(
+    columns: Mapping[str, NDArray[Any]], labels: Mapping[str, Sequence[str]], table: TableSchema
+) -> pl.DataFrame:
     """The cells of the keys as text; null if one is missing."""
     found = {}
     for name in table.keys:
-        codes = pl.Series(exact.columns[name])
-        found[name] = pl.Series(exact.labels[name], dtype=pl.String).gather(codes.set(codes < 0, None))
+        codes = pl.Series(columns[name])
+        found[name] = pl.Series(labels[name], dtype=pl.String).gather(codes.set(codes < 0, None))
     return pl.DataFrame(found)
 
 
@@ -310,8 +313,13 @@ def with_public_keys(given: Any, schema: DatabaseSchema) -> DatabaseSchema:
 
 def _public_keys(source: Any, table: TableSchema) -> list[tuple[Any, ...]]:
     """The keys of a public table, sorted; rows in which a part is missing have none."""
-    texts = _key_texts(read(source, table.with_keys), table)
-    found = {row for row in key_tuples(texts.select(table.key)) if row is not None}
+    parts = stream(source, table.with_keys)
+    if parts is None:
+        exact = read(source, table.with_keys)
+        every = [_key_texts(exact.columns, exact.labels, table)]
+    else:
+        every = [_key_texts(each.read(table.keys), parts.labels, table) for each in parts.readers]
+    found = {row for texts in every for row in key_tuples(texts.select(table.key)) if row is not None}
     if not found:
         raise TableError(f"table {table.name!r}: expected a row with a whole key ({', '.join(table.key)}), got none.")
     return sorted(found)
@@ -381,13 +389,18 @@ def _named(given: Mapping[Any, Any], schema: DatabaseSchema, names: Sequence[str
 
 
 def _file_in(folder: Path, name: str) -> str:
-    """The file of a folder that holds a table."""
-    found: Sequence[Path] = sorted(each for each in folder.iterdir() if each.is_file() and _is_of(each, name))
+    """The file of a folder that holds a table, or the folder with its files."""
+    found: Sequence[Path] = sorted(each for each in folder.iterdir() if _is_of(each, name))
     if len(found) != 1:
         fact = "there is none" if not found else f"there are {len(found)}: {', '.join(each.name for each in found)}"
-        raise TableError(f"{os.fspath(folder)}: expected one file of the table {name!r}, such as {name}.csv; {fact}.")
+        raise TableError(
+            f"{os.fspath(folder)}: expected one file of the table {name!r}, such as {name}.csv, or a folder {name} of "
+            f"Parquet files; {fact}."
+        )
     return os.fspath(found[0])
 
 
 def _is_of(path: Path, name: str) -> bool:
-    return readable(path) and path.name.lower().startswith(f"{name.lower()}.")
+    if path.is_dir():
+        return path.name.lower() == name.lower()
+    return path.is_file() and readable(path) and path.name.lower().startswith(f"{name.lower()}.")

@@ -24,6 +24,8 @@ from understudy.tables.database_schema import DatabaseSchema
 from understudy.tables.families import FlatTable, KeyedRows, chance_of, flattened, linked
 from understudy.tables.kept_arrays import Bundle, Store, together
 from understudy.tables.key_hashes import key_words, seeds_of
+from understudy.tables.object_store import is_stored
+from understudy.tables.ray_dataset import is_dataset
 from understudy.tables.references import columns_of, name_of
 from understudy.tables.schema import Schema
 from understudy.tables.sources import load
@@ -64,9 +66,11 @@ def _part(column: FoundColumn, first: int, rows: int) -> FoundColumn:
 
 def in_pieces(sources: Mapping[str, Any], schema: DatabaseSchema, *, memory: float) -> bool:
     """Whether a database is read in pieces: one of its tables is, or they are large for the memory together."""
-    private = schema.private
-    each = memory / len(private)
-    return any(pieces_of(sources[name], schema[name].with_keys, memory=each) is not None for name in private)
+    given = [sources[name] for name in schema.private]
+    if any(isinstance(each, pl.LazyFrame) or is_dataset(each) or is_stored(each) for each in given):
+        return True
+    each = memory / len(given)
+    return any(pieces_of(sources[name], schema[name].with_keys, memory=each) is not None for name in schema.private)
 
 
 def streamed(sources: Mapping[str, Any], schema: DatabaseSchema, *, memory: float) -> dict[str, StreamedTable]:
