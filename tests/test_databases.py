@@ -24,6 +24,7 @@ from understudy.synthesizers.relational.planning import designs_for
 from understudy.tables.database_context import SUMMARIES
 from understudy.tables.database_design import designs, learned_rows
 from understudy.tables.families import read_families
+from understudy.tables.shards import ShardError
 
 
 @pytest.fixture(scope="module")
@@ -293,3 +294,48 @@ def test_second_keys_lead_to_rows_that_are_there_and_bosses_in_no_circle(method,
     model.save(tmp_path / "offices.understudy")
     again = us.load(tmp_path / "offices.understudy").sample(120, seed=2)
     assert all(frame.equals(again[name]) for name, frame in drawn.items())
+
+
+def read_shards(folder, name):
+    return pl.concat([pl.read_parquet(path) for path in sorted((folder / name).glob("*.parquet"))])
+
+
+def test_shards_have_the_same_units_for_any_number_of_processes_and_whole_keys(model, tmp_path):
+    made = {}
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        found = model.sample_to(folder, 100, seed=4, units_per_shard=40, processes=processes, progress=False)
+        assert (found.shards.count, found.made, found.seed) == (3, 3, 4)
+        made[processes] = {name: read_shards(folder, name) for name in model.tables}
+    assert all(made[1][name].equals(made[2][name]) for name in model.tables)
+    patients, visits, given = made[1].values()
+    assert patients.height == 100 and patients["id"].n_unique() == 100
+    assert patients["id"][-1] == "patients-000100" and visits["visit"].is_unique().all()
+    assert (
+        visits["patient"].is_in(patients["id"].implode()).all()
+        and given["visit"].is_in(visits["visit"].implode()).all()
+    )
+    schema, names = model.sample(3, seed=1), ("patients", "visits", "prescriptions")
+    assert all(made[1][name].schema == schema[name].schema for name in names)
+
+
+def test_shards_that_are_missing_are_drawn_again_and_another_sample_is_refused(model, tmp_path):
+    folder = tmp_path / "made"
+    model.sample_to(folder, 50, seed=4, units_per_shard=20, processes=1, progress=False)
+    before = {name: read_shards(folder, name) for name in model.tables}
+    (folder / "patients" / "part-000001.parquet").unlink()
+    (folder / "visits" / "part-000001.parquet").write_bytes(b"half")
+    again = model.sample_to(folder, 50, units_per_shard=20, processes=1, progress=False)
+    assert again.made == 1 and again.seed == 4
+    assert all(read_shards(folder, name).equals(before[name]) for name in model.tables)
+    with pytest.raises(ShardError, match="units is 50 there and 60 here"):
+        model.sample_to(folder, 60, seed=4, units_per_shard=20)
+    women = model.sample_to(tmp_path / "women", 30, where={"sex": "f"}, units_per_shard=20, processes=1, progress=False)
+    assert women.acceptance is not None and set(read_shards(tmp_path / "women", "patients")["sex"]) == {"f"}
+
+
+@pytest.mark.parametrize("given", [{"n": -1}, {"n": True}, {"n": 5, "units_per_shard": 0}, {"n": 5, "engine": "spark"}])
+def test_shards_that_cannot_be_are_refused_before_a_folder_is_made(given, model, tmp_path):
+    with pytest.raises(ValueError, match="expected"):
+        model.sample_to(tmp_path / "made", **given)
+    assert not (tmp_path / "made").exists()

@@ -86,6 +86,22 @@ def test_a_folder_is_fitted_and_the_sampled_folder_has_the_same_tables_and_whole
     assert record["rows"] == {name: each.height for name, each in made.items()}
 
 
+def test_a_folder_with_a_slash_takes_shards_of_every_table(folder):
+    fitted = run("fit", "real", "hospital.toml", "-o", "hospital.model", "--method", "independent", "--epsilon", "5")
+    assert fitted.exit_code == 0, fitted.output
+    words = ("sample", "hospital.model", "-n", "50", "--seed", "3", "--rows-per-shard", "20", "--processes", "1")
+    drawn = run(*words, "-o", "shards/")
+    assert drawn.exit_code == 0 and "50 units in 3 shards of every table written to shards/" in drawn.stdout, (
+        drawn.output
+    )
+    assert pl.read_parquet(folder / "shards" / "patients" / "*.parquet").height == 50
+    assert len(list((folder / "shards" / "prescriptions").iterdir())) == 3
+    again = run(*words, "-o", "shards/", "--json")
+    assert json.loads(again.stdout)["made"] == 0 and json.loads((folder / "shards.json").read_text())["units"] == 50
+    refused = run(*words, "-o", "csv")
+    assert refused.exit_code == 1 and "--rows-per-shard is for shards" in refused.stderr and "-o csv/" in refused.stderr
+
+
 def test_a_database_is_not_written_into_a_file(folder):
     words = ("--method", "independent", "--epsilon", "5", "--delta", "1e-6")
     assert run("fit", "real", "hospital.toml", "-o", "hospital.model", *words).exit_code == 0

@@ -314,3 +314,91 @@ def test_a_cluster_is_started_and_stopped_where_there_is_none_and_errors_name_th
     printed = run(script, tmp_path, "independent")
     assert "5.parquet cannot be read" in printed and "stays charged" in printed and "running False" in printed
     assert "1 measurement had been released, and none after" in printed
+
+
+# A database: what is joined here is counted there.
+
+DATABASE = """
+    from clinic import SCHEMA, clinic
+    from understudy.tables import streaming, unit_links, unit_ranges
+
+    streaming._LEAST_ROWS, streaming._SHARE, unit_ranges._RANGE, unit_links.BYTES = 70, 2**40, 2**18, 2**16
+    schema = us.DatabaseSchema.parse(SCHEMA + 'columns.cost = { kind = "continuous", low = 0, high = 1000000 }')
+    tables = clinic(250)
+    given, costs = tables["prescriptions"], np.arange(tables["prescriptions"].height) % 90.0
+    costs[7] = 123456.789012
+    drugs = given["drug"].to_list()
+    drugs[9] = "Xanthippe"
+    tables["prescriptions"] = given.with_columns(cost=pl.Series(costs), drug=pl.Series(drugs))
+    names = {who: f"Zinnober{who}" for who in tables["patients"]["id"].to_list()}
+    for name, column in (("patients", "id"), ("visits", "patient")):
+        tables[name] = tables[name].with_columns(pl.col(column).replace_strict(names))
+        (folder / name).mkdir(exist_ok=True)
+        for i in range(3):
+            tables[name][i::3].sort(column).write_parquet(folder / name / f"{i}.parquet")
+    sources = {name: folder / name for name in ("patients", "visits")} | {"prescriptions": tables["prescriptions"]}
+
+    def fit(**options):
+        model = us.fit(sources, schema, method, epsilon=2.0, seed=3, progress=False, **options)
+        model.save(folder / "model")
+        return (folder / "model").read_bytes()
+"""
+
+
+@pytest.mark.slow
+@on_a_cluster
+@pytest.mark.parametrize("method", ["independent", "prada"])
+def test_a_database_has_the_same_bytes_and_leaves_nothing_of_a_row_in_the_session_folder(method, tmp_path):
+    """Its joined rows are objects of ciphertext, and objects are written to disk since the store is small."""
+    session = Path("/tmp") / f"ud{os.getpid()}{method}"  # sockets of Ray must have short names
+    script = """
+        from understudy.privacy.ray_engine import RayEngine
+
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                 _temp_dir=sys.argv[3], object_store_memory=80 * 2**20)
+        whole, joined, sent = fit(), RayEngine._joined, {}
+
+        def seen(self, part):
+            found = joined(self, part)
+            sent.update({str(each): each for each in found})
+            return found
+
+        RayEngine._joined = seen
+        assert fit(engine="ray") == whole
+        filler = [ray.put(np.zeros(2**23)) for _ in range(3)]  # pushes what is in the store to the disk
+        print("partitions", len(sent))
+        files = [path for path in pathlib.Path(sys.argv[3]).rglob("*") if path.is_file() and not path.is_socket()]
+        spilled = [path for path in files if "spilled" in str(path)]
+        content = b"".join(path.read_bytes() for path in files)
+        planted = (b"Xanthippe", b"Zinnober", b"123456.789", np.float64(123456.789012).tobytes())
+        print("spilled", len(spilled), "found", [each for each in planted if each in content])
+        ray.shutdown()
+    """
+    printed = run(textwrap.dedent(DATABASE) + textwrap.dedent(script), tmp_path, method, session)
+    partitions, spilled = (int(re.search(rf"{what} (\d+)", printed)[1]) for what in ("partitions", "spilled"))
+    assert partitions > 6 and spilled > 0 and "found []" in printed
+
+
+@pytest.mark.slow
+@on_a_cluster
+def test_a_worker_that_is_killed_while_units_are_summed_makes_no_difference(tmp_path):
+    script = """
+        import psutil
+
+        def die():
+            names = [(each.name(), each) for each in psutil.Process().children(recursive=True)]
+            for wanted in ("ray::_work", "ray::IDLE"):
+                for name, worker in names:
+                    if name.startswith(wanted):
+                        worker.kill()
+                        return True
+
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        whole = fit()
+        assert fit(engine="ray") == whole
+        print("died in", *seen)
+        ray.shutdown()
+    """
+    printed = run(textwrap.dedent(DATABASE) + textwrap.dedent(DYING) + textwrap.dedent(script), tmp_path, "prada")
+    died = re.search("died in (.*)", printed)
+    assert died and {"_UnitProducts", "_UnitCounts", "_UnitCategories", "MarginalCounts"} <= set(died[1].split())

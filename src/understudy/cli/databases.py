@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import understudy
-from understudy.cli.errors import Refused, argument_errors, check_place
+from understudy.cli.errors import Refused, argument_errors, check_place, noted
 from understudy.cli.options import count, print_json, waiting
 
 
@@ -44,9 +44,20 @@ def print_flags(
 
 
 def sample(
-    model: str, units: int, output: str, seed: int | None, where: tuple[str, ...], rules: tuple[str, ...], as_json: bool
+    model: str,
+    units: int,
+    output: str,
+    seed: int | None,
+    where: tuple[str, ...],
+    rules: tuple[str, ...],
+    as_json: bool,
+    **of_shards: Any,
 ) -> None:
-    """Draws the tables of so many units into a folder, one CSV file each, and a record of where they come from."""
+    """Draws the tables of so many units into a folder, one CSV file each, and a record of where they come from.
+
+    Into a folder that is written with a slash at its end, a folder of Parquet shards each.
+    """
+    import os
     import secrets
     from pathlib import Path
 
@@ -69,6 +80,12 @@ def sample(
             raise ValueError(f"-n: expected a whole number >= 0, got {units}.")
     root = loaded.schema.root
     conditions = where_from_text(where, root.schema) if where else None
+    if output.endswith(os.sep):
+        return _sample_shards(loaded, units, output, seed, conditions, as_json, **of_shards)
+    for option in ("rows_per_shard", "processes", "address", "engine"):
+        if of_shards[option] not in (None, "local"):
+            given = option.replace("_", "-")
+            raise Refused(f"--{given} is for shards, and -o {output} is a folder of CSV files. Give -o {output}/.")
     seed = secrets.randbits(63) if seed is None else seed
     with waiting(f"drawing {count(units, 'unit')}"):
         tables = loaded.sample(units, seed, where=conditions, kind="polars")
@@ -82,6 +99,36 @@ def sample(
         return
     made = ", ".join(f"{count(frame.height, 'row')} of {name}" for name, frame in tables.items())
     click.echo(f"{count(units, 'unit')} written to {output}: {made}; and where they come from to {RECORD}.")
+
+
+def _sample_shards(
+    loaded: Any,
+    units: int,
+    output: str,
+    seed: int | None,
+    where: Any,
+    as_json: bool,
+    *,
+    rows_per_shard: int | None,
+    quiet: bool,
+    **places: Any,
+) -> None:
+    """Draws the shards that are missing in a folder."""
+    from understudy.databases.shards import UNITS_PER_SHARD
+    from understudy.tables.shards import manifest_path
+
+    places |= {"units_per_shard": rows_per_shard or UNITS_PER_SHARD, "progress": False if quiet or as_json else None}
+    with noted("The same command goes on with the shards that are missing."):
+        found = loaded.sample_to(output, units, seed, where=where, **places)
+    record, number = manifest_path(output), found.shards.count
+    if as_json:
+        made = {"shards": number, "made": found.made, "seed": found.seed}
+        return print_json({"output": output, "record": str(record), "units": units, **made})
+    there = f" ({number - found.made} existed)" if number > found.made else ""
+    click.echo(
+        f"{count(units, 'unit')} in {count(number, 'shard')} of every table{there} written to {output}, and where they "
+        f"come from to {record.name}."
+    )
 
 
 def _sample_rows(loaded: Any, rows: int, output: str, seed: int | None, where: tuple[str, ...], as_json: bool) -> None:

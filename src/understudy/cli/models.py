@@ -91,9 +91,10 @@ def fit(
 
     DATA is a file (CSV, Parquet, Excel and others), the URL of a table in a database, or a folder of Parquet files or a
     quoted glob, which are read in partitions and need not fit into memory. With the schema of a database, it is a
-    folder with a file for each table, or a file of SQLite or DuckDB. SCHEMA states what is publicly known about it. The
-    receipt, which says what was measured and what it cost, is printed at the end. An existing model file is
-    replaced. The receipt shows red flags, such as a large epsilon; with --strict, any of them is a refusal.
+    folder with a file, or a folder of Parquet files, for each table, or a file of SQLite or DuckDB. SCHEMA states what
+    is publicly known about it. The receipt, which says what was measured and what it cost, is printed at the end. An
+    existing model file is replaced. The receipt shows red flags, such as a large epsilon; with --strict, any of them is
+    a refusal.
 
     \b
     Example:
@@ -198,7 +199,11 @@ def _print_flags(schema: "understudy.Schema", method: Any, epsilon: float, delta
     multiple=True,
     help='A further rule that every row keeps: "a >= b", "total = a + b" or "a implies b".',
 )
-@click.option("--rows-per-shard", type=click.IntRange(min=1), help="Rows of every file of DIR/.  [default: 500000]")
+@click.option(
+    "--rows-per-shard",
+    type=click.IntRange(min=1),
+    help="Rows of every file of DIR/; units of a database.  [default: 500000; 20000 units]",
+)
 @click.option("--processes", type=click.IntRange(min=1), help="How many shards at once.  [default: one a core]")
 @options.engine
 @click.option("--quiet", is_flag=True, help="Show no progress of shards.")
@@ -217,10 +222,11 @@ def sample(
 
     Every row keeps the constraints of the schema. If constraints or conditions apply, the acceptance rate is printed.
     A record of where the rows come from is written beside them, as FILE.json; `understudy report` checks it. From the
-    model of a database, -n units are drawn, --where is about the root, and -o is a folder for one file a table.
+    model of a database, -n units are drawn, --where is about the root, and -o is a folder for one CSV file a table.
 
     With a folder, the rows are written to Parquet shards, each drawn by itself, so memory does not grow with -n and the
-    rows are the same for any number of processes. If it is stopped, the same command goes on.
+    rows are the same for any number of processes. If it is stopped, the same command goes on. Of a database, each table
+    has a folder of shards in DIR/ (with the slash), and --rows-per-shard counts units.
 
     \b
     Example:
@@ -228,6 +234,7 @@ def sample(
       understudy sample people.understudy -n 1000 --where state=CA --where age=30..40 -o some.csv
       understudy sample people.understudy -n 1_000_000_000 -o synthetic/
       understudy sample hospital.understudy -n 5000 -o synthetic-hospital
+      understudy sample hospital.understudy -n 10_000_000 -o synthetic-hospital/
     """
     import os
 
@@ -238,7 +245,7 @@ def sample(
         if rows < 0:
             raise ValueError(f"-n: expected a whole number >= 0, got {rows}.")
     if databases.is_model(model):
-        databases.sample(model, rows, output, seed, where, rules, as_json)
+        databases.sample(model, rows, output, seed, where, rules, as_json, **of_shards)
     elif output.endswith(os.sep) or os.path.isdir(output):
         _sample_shards(model, rows, output, seed, where, rules, as_json, **of_shards)
     else:

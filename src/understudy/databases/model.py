@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core import archive
+from understudy.core import archive, ray_tasks
+from understudy.core.files import sha256
+from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
 from understudy.core.version import __version__
+from understudy.databases.shards import UNITS_PER_SHARD, write_shards
 from understudy.encoding.encoder import Encoder, EncoderFacts
 from understudy.model import FORMAT, GENERATOR, Model, ModelError, Savable
 from understudy.model import load as load_single
@@ -32,9 +36,11 @@ from understudy.tables.differences import measured
 from understudy.tables.joint_columns import joined, labels_of
 from understudy.tables.rejection import Acceptance, SamplingError
 from understudy.tables.schema import Schema
+from understudy.tables.shards import SampledShards
 from understudy.tables.table import Table, read
 from understudy.tables.table_schema import TableSchema, generated_keys
 from understudy.tables.unit_tables import ROWS, UNITS
+from understudy.tables.where import read_where
 from understudy.tables.writing import to_frame
 
 
@@ -97,8 +103,64 @@ class DatabaseModel(Savable):
             raise ValueError(f"n: expected a whole number >= 0, got {n!r}.")
         if self.single is not None:
             return self._rows(self.single, int(n), where, Key.new(seed), kind or self.kind)
-        key = Key.new(seed)
-        return self._frames(self._draw(int(n), where, key), kind or self.kind, key.child("second keys"))
+        return self.tables_of(int(n), where, Key.new(seed), kind or self.kind)
+
+    def sample_to(
+        self,
+        folder: str | os.PathLike[str],
+        n: int,
+        seed: int | None = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        units_per_shard: int = UNITS_PER_SHARD,
+        processes: int | None = None,
+        engine: str = "local",
+        address: str | None = None,
+        progress: bool | None = None,
+    ) -> SampledShards:
+        """Writes the tables of `n` synthetic units to Parquet files of a folder for each table; as `Model.sample_to`.
+
+        A second key that leads to another unit leads to one of the same shard. Numbers in generated keys have gaps
+        between shards, since nobody knows how many rows of a table come before one.
+
+        Args:
+            where: Conditions on rows of the root.
+            units_per_shard: Of every shard but the last. Other sizes give other tables.
+
+        Raises:
+            ValueError: The model is that of a single table.
+            ShardError: The folder holds another sample or something else, or cannot be written.
+            SamplingError: A shard cannot be drawn. The others are there, and the same call goes on.
+        """
+        if self.single is not None:
+            raise ValueError("sample_to: expected a database; rows of a single table's units are drawn at once.")
+        for name, value, least in (("n", n, 0), ("units_per_shard", units_per_shard, 1)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}.")
+        ray_tasks.check(engine, address)
+        Key.new(seed)
+        content, root = self.to_bytes(), self.schema.root
+        conditions = read_where(where, root.schema, self.tables[root.name].encoder.labels) if where else []
+        wanted = {
+            "understudy": __version__,
+            "fit": self.receipt.id,
+            "model_sha256": sha256(content),
+            "units": int(n),
+            "units_per_shard": int(units_per_shard),
+            "where": [repr(each) for each in conditions],
+            "seed": seed,
+        }
+        drawing = ShardDrawing(content, int(units_per_shard), dict(where or {}))
+        sizes = {"units": int(n), "units_per_shard": int(units_per_shard), "title": self.schema.name}
+        places: dict[str, Any] = {"processes": processes, "engine": engine, "address": address, "progress": progress}
+        return write_shards(drawing, folder, wanted, list(self.tables), **sizes, **places)
+
+    def tables_of(
+        self, n: int, where: Mapping[str, Any] | None, key: Key, kind: str, *, before: int = 0
+    ) -> dict[str, Any]:
+        """The tables of some units, with keys that no unit has of which so many come before."""
+        firsts = {name: before * self.schema.max_rows(name) for name in self.tables}
+        return self._frames(self._draw(n, where, key), kind, key.child("second keys"), firsts)
 
     def _draw(self, n: int, where: Mapping[str, Any] | None, key: Key) -> dict[str, DrawnTable]:
         drawn: dict[str, DrawnTable] = {}
@@ -148,11 +210,13 @@ class DatabaseModel(Savable):
         whole = with_starts({**columns, **whole}, design, key.child("starts"))
         return DrawnTable(columns, whole, place, np.ones_like(place))
 
-    def _frames(self, drawn: Mapping[str, DrawnTable], kind: str, key: Key) -> dict[str, Any]:
+    def _frames(
+        self, drawn: Mapping[str, DrawnTable], kind: str, key: Key, firsts: Mapping[str, int]
+    ) -> dict[str, Any]:
         keys: dict[str, dict[str, list[str]]] = {}
         frames: dict[str, Any] = {}
         for name, rows in drawn.items():
-            keys[name] = _keys(self.schema[name], rows, self.schema, keys)
+            keys[name] = _keys(self.schema[name], rows, self.schema, keys, firsts[name])
         self._add_second_keys(drawn, keys, key)
         for name, rows in drawn.items():
             table = self.schema[name]
@@ -208,6 +272,27 @@ class DatabaseModel(Savable):
     def __repr__(self) -> str:
         spent = f"epsilon={self.receipt.budget.epsilon:g}, delta={self.receipt.budget.delta:g}"
         return f"DatabaseModel({self.schema.name!r}, {self.method.name}, {spent}, {len(self.tables)} tables)"
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardDrawing:
+    """What a process needs to draw any shard: the content of a model file, and what is asked of it."""
+
+    content: bytes
+    units_per_shard: int
+    where: Mapping[str, Any]
+
+    def draw(self, seed: int, shard: int, units: int) -> tuple[dict[str, Any], Acceptance | None]:
+        model, key = _of_content(self.content), Key.new(seed).child(f"shard {shard}")
+        with one_thread_each():
+            tables = model.tables_of(units, self.where, key, "polars", before=shard * self.units_per_shard)
+        return tables, model.acceptance
+
+
+@functools.lru_cache(maxsize=1)
+def _of_content(content: bytes) -> DatabaseModel:
+    """The model of a file with this content; a process draws many shards from one."""
+    return _rebuild(*archive.unpack(content))
 
 
 def holds_database(path: str | os.PathLike[str]) -> bool:
@@ -283,7 +368,11 @@ def _as_coded(table: Table, encoder: Encoder) -> dict[str, NDArray[Any]]:
 
 
 def _keys(
-    table: TableSchema, rows: DrawnTable, schema: DatabaseSchema, keys: Mapping[str, Mapping[str, list[str]]]
+    table: TableSchema,
+    rows: DrawnTable,
+    schema: DatabaseSchema,
+    keys: Mapping[str, Mapping[str, list[str]]],
+    first: int,
 ) -> dict[str, list[str]]:
     """The generated key columns of a table: its key first, then the foreign key; second keys are added later.
 
@@ -300,5 +389,5 @@ def _keys(
         if len(new) < len(table.key) or place:
             found[name] = [str(rank) for rank in rows.rank] if not place else ["1"] * len(rows.rank)
         else:
-            found[name] = generated_keys(table.key_pattern or f"{table.name}-000001", len(rows.rank))
+            found[name] = generated_keys(table.key_pattern or f"{table.name}-000001", len(rows.rank), first)
     return {name: found[name] for name in table.keys if name in found}

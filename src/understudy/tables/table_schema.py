@@ -274,9 +274,9 @@ class TableSchema:
         return cls(name=name, **fields)
 
 
-def generated_keys(pattern: str, count: int) -> list[str]:
-    """So many keys like the pattern: its last digits are counted up from their number."""
+def generated_keys(pattern: str, count: int, first: int = 0) -> list[str]:
+    """So many keys like the pattern: its last digits are counted up from their number, or from so many after it."""
     found = list(re.finditer(r"\d+", pattern))[-1]
-    start, width = int(found.group()), len(found.group())
+    start, width = int(found.group()) + first, len(found.group())
     before, after = pattern[: found.start()], pattern[found.end() :]
     return [f"{before}{start + i:0{width}d}{after}" for i in range(count)]
