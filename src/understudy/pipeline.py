@@ -85,8 +85,8 @@ def fit(
     Args:
         table: A path to a file, the URL of a table in a database (docs/files.md), or a pandas, polars or pyarrow table;
             a folder of Parquet files, a glob, the URL of an object store, a polars LazyFrame or a Ray dataset, which
-            are read in partitions (docs/scale.md). With the schema of a database: its tables by name, a folder of
-            files, or a file of SQLite or DuckDB.
+            are read in partitions (docs/scale.md). With the schema of a database: its tables by name, each of which
+            may be any of these, a folder with a file or a folder for each, or a file of SQLite or DuckDB.
         schema: Public facts about it, or the path of their TOML file.
         method: A name from `METHODS`, or one of them configured.
         epsilon: The budget ε, for everything.
@@ -96,7 +96,8 @@ def fit(
         ledger: A ledger file. It is checked before the table is opened and charged before any mechanism reads a row. A
             table whose structure does not fit the schema costs nothing.
         strict: Whether to refuse a fit that has a red flag (docs/report.md lists them).
-        engine: Who sums over the partitions of a table: "local", the cores of this machine, or "ray", a cluster.
+        engine: Who sums over the partitions of a table, or of a joined database: "local", the cores of this machine, or
+            "ray", a cluster.
         address: Of the Ray cluster; else RAY_ADDRESS, else one is started on this machine and stopped again.
         memory: GiB that a fit of a table in partitions may take, about. A file that would take much of it is read in
             partitions. The model is the same, whatever the memory and the engine.

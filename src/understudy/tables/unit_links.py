@@ -34,6 +34,8 @@ OWN = ["own 0", "own 1"]
 """The words of its own key, which others find."""
 BYTES = 256
 """A row takes about so many bytes while keys are compared."""
+MOST_GROUPS = 2**14
+"""Keys are compared in at most so many groups."""
 WEIGHED = 2**14
 """Rows are counted by their units in at most so many ranges."""
 _EMPTY = {name: np.zeros(0, np.uint64) for name in (*KEY, *OWN)} | {
@@ -74,10 +76,12 @@ class _Groups:
 
     def add(self, word: NDArray[np.uint64], arrays: Arrays) -> None:
         """Adds rows by the first word of their hash."""
-        group = word % np.uint64(self._groups)
-        for number, bundles in enumerate(self._bundles):
-            mine = np.flatnonzero(group == number)
-            if len(mine):
+        group = (word % np.uint64(self._groups)).astype(np.uint16)  # whole numbers so small are sorted fast
+        order = np.argsort(group, kind="stable")
+        ends = np.searchsorted(group[order], np.arange(self._groups + 1))
+        for bundles, (start, end) in zip(self._bundles, itertools.pairwise(ends.tolist()), strict=True):
+            if end > start:
+                mine = order[start:end]
                 bundles.append(Bundle.of({name: array[mine] for name, array in arrays.items()}, self._store))
 
     def frames(self, names: Sequence[str]) -> Iterator[pl.DataFrame]:
@@ -111,7 +115,7 @@ def linked_units(
     """
     links = Links(units=sum(each.span for each in streams[schema.unit].readers))
     most = max(sum(each.span for each in stream.readers) for stream in streams.values())
-    groups = max(1, math.ceil(most * BYTES / budget))
+    groups = min(max(1, math.ceil(most * BYTES / budget)), MOST_GROUPS)
     known: dict[str, _Groups] = {}
     for name, stream in streams.items():
         table, found, own = schema[name], _Found(links, name, stream, store), _Groups(groups, store)
