@@ -12,6 +12,7 @@ from clinic import clinic, clinic_schema
 from commands import run
 from conftest import QUICK
 from offices import offices, offices_schema
+from row_watch import watching
 from understudy.privacy import stored
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.ledger_file import LedgerFile
@@ -145,6 +146,27 @@ def test_shuffled_files_of_a_history_give_the_same_rows_of_each_unit(cut, tmp_pa
     folder = in_files({name: shuffled[name] for name in every}, tmp_path / "clinic")
     whole, made = (us.fit(each, schema, "independent", epsilon=400.0, seed=1) for each in (every, folder))
     assert made.sha256 == whole.sha256
+
+
+@pytest.mark.parametrize("method", ["independent", pytest.param("prada", marks=pytest.mark.slow)])
+def test_no_function_outside_the_trusted_base_is_handed_a_joined_row(method, tmp_path, monkeypatch):
+    """From the charge on; all patients come twice, so that the length of the table of visits is known."""
+    patients = clinic(911)["patients"]
+    twice = pl.concat([patients.select(patient="id", birth="birth")] * 2).with_row_index("visit")
+    day = pl.max_horizontal("birth", pl.date(2010, 1, 1)).dt.offset_by("1d")
+    visits = twice.select("visit", "patient", admission=day, discharge=day, age=pl.lit(30), ward=pl.lit("a"))
+    given = clinic(30)["prescriptions"]
+    folder = in_files({"patients": patients, "visits": visits, "prescriptions": given}, tmp_path / "clinic")
+    charge = LedgerFile.charge
+    with watching(2 * 911) as watch:
+
+        def charge_and_watch(*given, **named):
+            watch.locked = True
+            return charge(*given, **named)
+
+        monkeypatch.setattr(LedgerFile, "charge", charge_and_watch)
+        fit(folder, method, ledger=tmp_path / "budget.jsonl")
+    assert watch.calls > 50 and watch.found == set()
 
 
 def test_an_engine_that_there_is_not_is_refused_before_anything_is_read():
