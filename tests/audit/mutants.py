@@ -231,7 +231,7 @@ MUTANTS = [
     Mutant(
         "a category counts once a row, not once a unit",
         COUNTS,
-        "        exact_codes = units.distinct(whose[inside], exact_codes)\n",
+        "        exact_codes = units.distinct(unit[inside], exact_codes)\n",
         "",
         "independent",
         "sensitivity",

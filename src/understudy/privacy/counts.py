@@ -211,8 +211,9 @@ class _UnitCategories:
     def exact_sums(self, unit: Codes, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         codes = exact[self.column]
         inside = codes >= 0
-        found = units.distinct(unit[inside], self.exact_places[codes[inside]])
-        return [np.bincount(found, minlength=self.size)]
+        exact_codes = self.exact_places[codes[inside]]
+        exact_codes = units.distinct(unit[inside], exact_codes)
+        return [np.bincount(exact_codes, minlength=self.size)]
 
 
 def clear_of_noise(sigma: float, many: int) -> float:

@@ -168,7 +168,7 @@ def _keys(
             found = {name: some[name].to_numpy() for name in found}
         yield found[KEY[0]], found
         first += reader.span
-        for name in set(table.keys) - {*asked, *own}:
+        for name in (each for each in table.keys if each not in (*asked, *own)):
             key_texts(source, reader.schema, name, facts[name])
     check_facts(facts, table.with_keys, stream.source, from_file=from_file)
 
