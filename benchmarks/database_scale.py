@@ -88,11 +88,13 @@ def make(folder: Path, users: int) -> int:
     return rows
 
 
-def fit_once(folder: Path, users: int, purchases: int, method: str, engine: str, memory: float) -> dict[str, object]:
+def fit_once(
+    folder: Path, users: int, purchases: int, method: str, engine: str, memory: float, frames: bool
+) -> dict[str, object]:
     """Fits in this process and says what it took."""
     schema = us.DatabaseSchema.parse(SCHEMA.format(users=users, purchases=purchases))
-    sources = {name: folder / name for name in schema.tables}
     start = time.perf_counter()
+    sources = {name: pl.read_parquet(folder / name) if frames else folder / name for name in schema.tables}
     us.fit(sources, schema, method, epsilon=1.0, seed=0, engine=engine, memory=memory, progress=False)
     seconds = time.perf_counter() - start
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -102,6 +104,7 @@ def fit_once(folder: Path, users: int, purchases: int, method: str, engine: str,
         "method": method,
         "engine": engine,
         "memory_gib": memory,
+        "given": "frames" if frames else "files",
         "seconds": round(seconds, 1),
         "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
         "load": round(os.getloadavg()[0], 1),
@@ -116,13 +119,14 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["independent"])
     parser.add_argument("--engine", default="local")
     parser.add_argument("--memory", type=float, default=2.0)
+    parser.add_argument("--frames", action="store_true", help="Read the tables first, so that they are joined at once.")
     parser.add_argument("--folder", type=Path, default=None, help="Where tables are made; a temporary folder if none.")
     parser.add_argument("--keep", action="store_true", help="Leave the tables there.")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--once", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.once is not None:
-        asked = given.folder, given.users[0], given.once, given.methods[0], given.engine, given.memory
+        asked = given.folder, given.users[0], given.once, given.methods[0], given.engine, given.memory, given.frames
         print(json.dumps(fit_once(*asked)))
         return
     root = given.folder or Path(tempfile.mkdtemp(prefix="understudy-scale-"))
@@ -132,7 +136,7 @@ def main() -> None:
         rows = make(folder, users)
         for method in given.methods:
             asked = ["--users", str(users), "--once", str(rows), "--methods", method, "--folder", str(folder)]
-            asked += ["--engine", given.engine, "--memory", str(given.memory)]
+            asked += ["--engine", given.engine, "--memory", str(given.memory), *(["--frames"] * given.frames)]
             done = subprocess.run([sys.executable, __file__, *asked], check=True, capture_output=True, text=True)
             line = done.stdout.strip().splitlines()[-1]
             print(line, flush=True)
