@@ -5,6 +5,7 @@ All of it is slow: starting a cluster takes seconds.
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
 # pyright: reportIndexIssue=false, reportOptionalMemberAccess=false, reportReturnType=false, reportOptionalOperand=false
+# pyright: reportOptionalSubscript=false
 
 import dataclasses
 import importlib.util

@@ -1,6 +1,6 @@
 """Rows that come some units at a time: locked and summed as those of a whole table, wherever they are kept."""
 
-# pyright: reportPrivateUsage=false, reportArgumentType=false
+# pyright: reportPrivateUsage=false, reportArgumentType=false, reportOptionalSubscript=false
 
 import numpy as np
 import pytest
