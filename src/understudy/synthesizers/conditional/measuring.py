@@ -1,32 +1,39 @@
-"""What is measured of a table of children: second moments of all linear functions at once, and counts of some pairs.
+"""What is measured of a table of children: its columns one by one, second moments of all linear functions at once, and
+counts of some pairs.
 
 What a unit adds to them is bounded as a whole: rows of units that are much alike weigh less (privacy/unit_weights.py).
 Drawn families are weighted in the same way before they are compared (correcting.py).
 
-The one rule: rows go to `noisy_unit_moments`, `PairSelection` and `noisy_unit_counts`, and nowhere else. What comes
-back is public.
+The one rule: rows go to `noisy_unit_margins`, `noisy_unit_moments`, `PairSelection` and `noisy_unit_counts`, and
+nowhere else. What comes back is public.
 """
 
 import dataclasses
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.encoding.bins import Bins, bin_rows, make_bins
+from understudy.encoding.encoder import Encoder
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.pair_selection import PairErrors, PairSelection
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.unit_sums import noisy_unit_counts, noisy_unit_moments
+from understudy.privacy.unit_sums import noisy_unit_counts, noisy_unit_margins, noisy_unit_moments
 from understudy.synthesizers.conditional.basis import Bases
 
 Floats = NDArray[np.float64]
 
-MOMENTS, CHOICE, PAIRS = "moments", "choice", "pairs"
+MARGINS, MOMENTS, CHOICE, PAIRS = "margins", "moments", "choice", "pairs"
 """The planned mechanisms are called this."""
+BINS, FINE_BINS = 16, 64
+"""Numbers are cut into about so many bins, and by themselves into so many more."""
+MARGINS_BOUND = 1.5
+"""A unit of m rows, which are much alike, adds to the counts of d single columns at most this times √(m d), ..."""
 MOMENTS_BOUND = 0.75
-"""A unit of m rows adds to the moments at most this times √m times the expected squared norm of a row, ..."""
+"""... to the moments at most this times √m times the expected squared norm of a row, ..."""
 PAIRS_BOUND = 1.0
 """... and to the counts of a pair this times √m: what m rows have if all of them differ."""
 NOISE_LEFT = 1.0
@@ -80,6 +87,52 @@ def measure_moments(
     )
     among = np.array([bases.names[j] in given for j in bases.owners[places]])
     return Sums(places, among, found / total, ledger.noise(MOMENTS) * bound / (math.sqrt(2) * total), bound)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Margins:
+    """Noisy shares of weighted rows in fine bins of single columns, in one release.
+
+    Attributes:
+        bins: Of the columns, by their number.
+        shares: Of the bins of each column.
+        noise: The deviation of one.
+        bound: Of the norm of what a unit adds to all counts; rows of units that would add more weigh less.
+    """
+
+    bins: Mapping[int, Bins]
+    shares: Mapping[int, Floats]
+    noise: float
+    bound: float
+
+
+def measure_margins(
+    rows: PrivateRows, encoder: Encoder, names: Mapping[int, str], *, total: float, ledger: Ledger, key: Key
+) -> Margins:
+    """Counts the rows in fine bins of some columns, each by itself.
+
+    Args:
+        names: Of the columns, by their number.
+        total: About how many rows there are.
+
+    Privacy:
+        One release of `noisy_unit_margins`. What a unit adds is bounded by a norm that follows from public numbers.
+    """
+    coarse, finer = (make_bins(encoder, most) for most in (BINS, FINE_BINS))
+    bins = {name: finer[name].cut_at(coarse[name].edges) for name in names.values()}
+    bound = MARGINS_BOUND * math.sqrt(rows.max_rows_per_unit * len(names))
+    found = noisy_unit_margins(
+        bin_rows(rows, encoder, bins, key=key.child("codes")),
+        {name: each.size for name, each in bins.items()},
+        bound=bound,
+        what="count columns by themselves",
+        planned=MARGINS,
+        ledger=ledger,
+        key=key,
+    )
+    shares = {j: found[name] / total for j, name in names.items()}
+    by_number = {j: bins[name] for j, name in names.items()}
+    return Margins(by_number, shares, ledger.noise(MARGINS) * bound / total, bound)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
