@@ -171,18 +171,23 @@ class _Numeric:
             self.edges, parents = partitions.refine(
                 self.edges,
                 self.masses[: bins - 1],
-                noise_so_far=self.precision[step] ** -0.5,
+                noise_so_far=self._noise_so_far,
                 noise_ahead=(self.precision[-1] - self.precision[step]) ** -0.5,
                 integer=self.integer,
             )
             self.parents = np.append(parents, bins - 1)
+
+    @property
+    def _noise_so_far(self) -> float:
+        """Of a bin that was counted in every round until now."""
+        return sum(1 / each.variance for each in self.counted) ** -0.5
 
     def fitted(self) -> FittedColumn:
         """The column's encoder once all rounds are counted."""
         present = self.masses[: len(self.edges) - 1]
         missing = _missing_share(self.masses[-1], present.sum()) if self.column.nullable else 0.0
         ends = {"low": self.low, "high": self.high, "integer": self.integer}
-        learned = distribution(self.edges, present, noise=self.noise, counted=self.counted, **ends)
+        learned = distribution(self.edges, present, noise=self._noise_so_far, counted=self.counted, **ends)
         return NumericEncoder(self.column, learned, missing), float(self.masses.sum())
 
 

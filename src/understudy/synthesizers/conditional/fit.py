@@ -111,8 +111,8 @@ def fit_conditional(
     bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares)
     coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
     total = max(encoder.rows, 1.0)
-    drawn = {j: name for j, name in enumerate(names) if name not in {*simulation.given, *simulation.derived}}
-    margins = measure_margins(rows, encoder, drawn, total=total, ledger=ledger, key=key.child("margins"))
+    own = {j: name for j, name in enumerate(names) if name not in simulation.given}
+    margins = measure_margins(rows, encoder, own, total=total, ledger=ledger, key=key.child("margins"))
     moments = measure_moments(coded_rows, bases, simulation.given, total=total, ledger=ledger, key=key.child("moments"))
     fitting = _Fitting(bases, simulation, margins, moments, encoder, ledger, pool_rows, key.child("families"))
     for _ in range(FIRST_FITS):
@@ -165,16 +165,16 @@ class _Fitting:
         self._forced, self._earlier = self._drawn & structural, given & structural
         self._askable = _askable(self._drawn, self._forced, structural | derived, self._smooth)
         columns = [None if each else self._start(j) for j, each in enumerate(given.tolist())]
-        landing, self._landing_shares = None, None
-        if simulation.history is not None:
-            landing, self._landing_shares = _landing(bases, encoder, simulation.history)
+        history = simulation.history
+        landing = None if history is None else _landing(bases, encoder, history)
+        self._starts = None if history is None else encoder.columns[history.start]
         self.density = ConditionalDensity(bases, tuple(columns), landing)
         self._number, self._last = 0, None
         place = {name: j for j, name in enumerate(bases.names)}
         categories = [j for j in np.flatnonzero(self._drawn).tolist() if not bases.of[j].number]
         before = [place.get(f"previous.{bases.names[j]}", j) for j in categories]
         self._stays = [(i, j) for i, j in zip(before, categories, strict=True) if i != j]
-        shared = np.flatnonzero(self._drawn | (self._earlier & ~self._smooth))
+        shared = np.flatnonzero(~given | (self._earlier & ~self._smooth))
         self._noise = encoder_noise(encoder, [bases.names[j] for j in shared], ledger)
         self._known = margins
 
@@ -221,7 +221,7 @@ class _Fitting:
             if self._forced[j]:
                 targets.shares[-1] = 0.0
             if self.density.landing is not None and self.density.landing.column == j:
-                targets = dataclasses.replace(targets, landings=self._landing_shares)
+                targets = dataclasses.replace(targets, landings=self._landed())
             found = learned(j, self._bases, targets, pool, rows, columns[j])
             columns[j] = found = mixed(columns[j], found, STEP if self._number > len(WARMING) else 1.0)
             if not self._forced[j]:
@@ -229,6 +229,13 @@ class _Fitting:
                 pool.codes[j] = drawn_codes(logits, draw)
                 pool.functions[:, self._bases.functions_of(j)] = self._bases.of[j].table[pool.codes[j]]
         self.density = dataclasses.replace(self.density, columns=tuple(columns))
+
+    def _landed(self) -> Floats:
+        """The measured shares of the orders that gaps lead to."""
+        landing, history = self.density.landing, self._simulation.history
+        assert landing is not None and history is not None and self._starts is not None
+        order = self._bases.of[self._bases.names.index(history.order)]
+        return landing_shares(landing, self._starts, self._bases.of[landing.column].shares, order.shares)
 
     def calibrate(self, step: float) -> None:
         """Moves all densities by a part against what families that they draw have wrong."""
@@ -291,15 +298,13 @@ def _askable(drawn: Flags, forced: Flags, known: Flags, smooth: Flags) -> Flags:
     return found
 
 
-def _landing(bases: Bases, encoder: Encoder, history: HistoryNames) -> tuple[Landing, Floats]:
+def _landing(bases: Bases, encoder: Encoder, history: HistoryNames) -> Landing:
     place = {name: j for j, name in enumerate(bases.names)}
-    of_order = encoder.columns[history.order], bases.bins[place[history.order]]
-    made = landing_of(
+    return landing_of(
         place[history.gap],
         place[history.before],
         (encoder.columns[history.gap], bases.bins[place[history.gap]]),
         encoder.columns[history.before],
-        of_order,
+        (encoder.columns[history.order], bases.bins[place[history.order]]),
         history.unit,
     )
-    return made, landing_shares(made, encoder.columns[history.start], encoder.columns[history.gap], of_order)

@@ -24,6 +24,9 @@ from understudy.synthesizers.conditional.measuring import Margins, PairCount
 
 Floats = NDArray[np.float64]
 
+LEAST_SHARE = 1e-4
+"""No bin is taken to hold less than this share, however little was counted."""
+
 
 def encoder_noise(encoder: Encoder, names: Collection[str], ledger: Ledger) -> dict[str, float]:
     """The deviation of a bin's share, as the encoder has it, of columns that it counted."""
@@ -87,5 +90,5 @@ def _combined(j: int, bins: Bins, first: Measured, counted: Counted) -> Measured
             summed = each.shares.size // len(summed_up)
             total += summed_up * (each.noise**-2.0 / summed)
             precision += each.noise**-2.0 / summed
-    found = np.maximum(total / precision, 0.0)
+    found = np.maximum(total / precision, LEAST_SHARE)
     return Measured(found / max(float(found.sum()), 1e-12), precision**-0.5)
