@@ -108,7 +108,8 @@ def fit_conditional(
         Rows are read by `measure_moments` and by `PairRounds`.
     """
     bins, names = make_bins(encoder, BINS), encoder.schema.names
-    bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares)
+    fixed = [name for name in simulation.given if name not in simulation.structural]
+    bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares, fixed)
     coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
     total = max(encoder.rows, 1.0)
     own = {j: name for j, name in enumerate(names) if name not in simulation.given}

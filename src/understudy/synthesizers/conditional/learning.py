@@ -44,8 +44,8 @@ LEAST_PENALTY = 2e-4
 LANDING_PENALTY = 1e-4
 """λ of the orders that gaps lead to."""
 CLASH_PENALTY = 0.01
-"""Of gaps, λ of a bin and of an order besides, times its share. What is measured of gaps and of orders has noise, and no
-density may have both; without it, weights would grow without end then."""
+"""Of gaps, λ of a bin and of an order besides, times its share. What is measured of gaps and of orders has noise, and
+perhaps no density has both; without it, weights would grow without end then."""
 SINGULAR = 1e-6
 """Added to curvatures, which rounding may leave without an inverse."""
 STAY_PENALTY = 1e-5
@@ -144,7 +144,7 @@ class _Problem:
         active = np.isfinite(targets.noise)
         among = (self._f.T @ (self._f * self._row_weights)).astype(np.float64)
         spreads = np.maximum(bases.squares - bases.means**2, 1e-4)[targets.reads]
-        degrees = np.concatenate([each.degrees for each in bases.of])[targets.reads].astype(np.float64)
+        degrees = bases.degrees[targets.reads].astype(np.float64)
         for q in np.flatnonzero(active.any(axis=0)).tolist():
             reads = np.flatnonzero(active[:, q])
             mean = float(self._shares @ own.table[:, q])
