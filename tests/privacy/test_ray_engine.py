@@ -402,4 +402,4 @@ def test_a_worker_that_is_killed_while_units_are_summed_makes_no_difference(tmp_
     """
     printed = run(textwrap.dedent(DATABASE) + textwrap.dedent(DYING) + textwrap.dedent(script), tmp_path, "prada")
     died = re.search("died in (.*)", printed)
-    assert died and {"_UnitProducts", "_UnitCounts", "_UnitCategories", "MarginalCounts"} <= set(died[1].split())
+    assert died and {"_UnitProducts", "UnitCounts", "_UnitCategories", "MarginalCounts"} <= set(died[1].split())

@@ -95,7 +95,7 @@ def test_units_within_the_bound_count_every_row():
     table[:, 0] = np.arange(60) // 3
     rows = rows_of(table)
     plain = noisy_counts(rows, ["a", "b"], SHAPE, ledger=ledger_for(), key=Key.new(0), **ASKED)
-    np.testing.assert_array_equal(exact_of(lambda: counts_of(rows, 3.001)), np.rint(plain))
+    np.testing.assert_array_equal(exact_of(lambda: counts_of(rows, 3.001)), np.rint(plain).ravel())
     x = np.c_[np.ones(60), TABLES["a"][table[:, 1]], TABLES["b"][table[:, 2]]]
     np.testing.assert_allclose(moments_of(rows, 1e3), x.T @ x, atol=6.0)
 

@@ -44,6 +44,7 @@ GAUSSIAN: tuple[tuple[types.ModuleType, str], ...] = (
     (counts, "noisy_counts"),
     (moments, "noisy_second_moments"),
     (unit_sums, "noisy_unit_counts"),
+    (unit_sums, "noisy_unit_margins"),
     (unit_sums, "noisy_unit_moments"),
     (embedding, "noisy_embedding_sum"),
     (selection, "noisy_marginal_errors"),

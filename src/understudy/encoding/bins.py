@@ -32,6 +32,16 @@ class Bins:
     def size(self) -> int:
         return len(self.edges) - 1 + self.nullable
 
+    def cut_at(self, edges: Floats) -> "Bins":
+        """These bins cut at further edges."""
+        return dataclasses.replace(self, edges=np.union1d(self.edges, edges))
+
+    def within(self, coarse: "Bins") -> Whole:
+        """The bin of `coarse` that each of these bins lies in, if these are finer."""
+        middles = (self.edges[:-1] + self.edges[1:]) / 2
+        found = coarse.code(middles, middles)
+        return np.r_[found, coarse.size - 1] if self.nullable else found
+
     def code(self, below: Floats, above: Floats) -> Whole:
         """The bin of every interval of levels, by its middle; -1 for a missing value that has no bin."""
         found = bin_of((below + above) / 2, self.edges)

@@ -39,16 +39,24 @@ BOOLEAN_LABELS = ("false", "true")
 QUESTIONS = {"find": "where '{}' lies", "resolve": "how '{}' is spread", "refine": "how '{}' is spread, finer"}
 # A number that nothing is known of has this variance.
 UNKNOWN = 1e30
+# Weights of units are taken to leave at least this part of the rows.
+LEAST_WEIGHED = 0.1
 
 FittedColumn = tuple[ColumnEncoder, float]
 """A column's encoder, and how many rows its counts add up to."""
 
 
-def fit_encoder(rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key) -> Encoder:
+def fit_encoder(
+    rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key, unit_bound: float | None = None
+) -> Encoder:
     """Measures the distribution of every column.
 
     The number of rows is a noisy count. If the schema gives one instead, that is only approximate, so the columns'
     own counts say how many there are.
+
+    Args:
+        unit_bound: The norm of what a unit adds to one count of a column at most. The noise covers that, in place of
+            all rows of a unit, but shares are those of weighted rows: units whose rows are much alike weigh less.
 
     Privacy:
         Reads rows through the counting mechanisms only, as `plan` lists them.
@@ -64,7 +72,7 @@ def fit_encoder(rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key) 
     for column in schema:
         match measurement_of(column):
             case "numeric":
-                numeric[column.name] = _Numeric(column, root, ledger, rows.max_rows_per_unit)
+                numeric[column.name] = _Numeric(column, root, ledger, rows.max_rows_per_unit, unit_bound)
             case "listed":
                 labels = BOOLEAN_LABELS if column.kind == "boolean" else column.labels
                 assert labels is not None  # the schema lists them
@@ -73,7 +81,7 @@ def fit_encoder(rows: PrivateRows, schema: Schema, *, ledger: Ledger, key: Key) 
                 labels = _select_labels(rows, column, ledger, key)
                 rows = relabelled(rows, column, labels)
                 listed[column.name] = labels, COUNT_SELECTED
-    counted = _count(rows, schema, listed, numeric, ledger, key)
+    counted = _count(rows, schema, listed, numeric, ledger, key, unit_bound)
 
     def fit(column: Column) -> FittedColumn:
         if column.name in numeric:
@@ -93,10 +101,12 @@ def _count(
     numeric: Mapping[str, "_Numeric"],
     ledger: Ledger,
     key: Key,
+    unit_bound: float | None,
 ) -> dict[str, Floats]:
     """One pass over the rows for each round of numbers; categories are counted in the first. Returns their counts."""
     categories = {
-        name: _count_categories(schema[name], labels, planned, key) for name, (labels, planned) in listed.items()
+        name: _count_categories(schema[name], labels, planned, key, unit_bound)
+        for name, (labels, planned) in listed.items()
     }
     found: dict[str, Floats] = {}
     for step, planned in enumerate(ROUNDS):
@@ -113,13 +123,20 @@ class _Numeric:
 
     Missing values have a bin, the last, whether the schema allows them or not: every row is counted somewhere. Values
     that lie on a grid (dates, numbers of so many decimals) are whole numbers of steps.
+
+    With a bound on what a unit adds, each round has weights of its own, more of the rows the finer its bins are. Its
+    counts are taken as shares of all rows.
     """
 
-    def __init__(self, column: Column, root: Round, ledger: Ledger, max_rows_per_unit: int):
+    def __init__(
+        self, column: Column, root: Round, ledger: Ledger, max_rows_per_unit: int, unit_bound: float | None = None
+    ):
+        self.unit_bound = unit_bound
         self.column, self.integer, self.grid = column, column.step is not None, column.step or 1.0
         self.low, self.high = low, high = column.bounds_in_steps
         atoms = np.rint(np.array(column.atoms) / self.grid) if self.integer else column.atoms
-        self.sigma = {planned: ledger.noise(planned) * max_rows_per_unit for planned in ROUNDS}
+        sensitivity = max_rows_per_unit if unit_bound is None else unit_bound
+        self.sigma = {planned: ledger.noise(planned) * sensitivity for planned in ROUNDS}
         self.precision = np.cumsum([1 / self.sigma[planned] ** 2 for planned in ROUNDS])
         self.noise = self.precision[-1] ** -0.5  # of a bin that is counted in every round
         bounded = low is not None and high is not None
@@ -137,11 +154,16 @@ class _Numeric:
             what=QUESTIONS[planned].format(name),
             planned=planned,
             key=key.child(planned).child(name),
+            unit_bound=self.unit_bound,
         )
 
     def take(self, planned: str, counts: Floats) -> None:
         """Takes what a round counted, and makes the partition of the next."""
         step, bins, variance = len(self.counted), len(self.edges), self.sigma[planned] ** 2
+        if self.unit_bound is not None:
+            total = float(self.rounds[0].counts[0])
+            scale = total / max(float(counts.sum()), LEAST_WEIGHED * total)
+            counts, variance = counts * scale, variance * scale**2
         self.rounds.append(Round(counts, variance, self.parents))
         self.counted.append(Counted(self.edges, counts, variance))
         self.masses = combine(self.rounds)
@@ -149,18 +171,23 @@ class _Numeric:
             self.edges, parents = partitions.refine(
                 self.edges,
                 self.masses[: bins - 1],
-                noise_so_far=self.precision[step] ** -0.5,
+                noise_so_far=self._noise_so_far,
                 noise_ahead=(self.precision[-1] - self.precision[step]) ** -0.5,
                 integer=self.integer,
             )
             self.parents = np.append(parents, bins - 1)
+
+    @property
+    def _noise_so_far(self) -> float:
+        """Of a bin that was counted in every round until now."""
+        return sum(1 / each.variance for each in self.counted) ** -0.5
 
     def fitted(self) -> FittedColumn:
         """The column's encoder once all rounds are counted."""
         present = self.masses[: len(self.edges) - 1]
         missing = _missing_share(self.masses[-1], present.sum()) if self.column.nullable else 0.0
         ends = {"low": self.low, "high": self.high, "integer": self.integer}
-        learned = distribution(self.edges, present, noise=self.noise, counted=self.counted, **ends)
+        learned = distribution(self.edges, present, noise=self._noise_so_far, counted=self.counted, **ends)
         return NumericEncoder(self.column, learned, missing), float(self.masses.sum())
 
 
@@ -189,7 +216,9 @@ def _select_labels(rows: PrivateRows, column: Column, ledger: Ledger, key: Key) 
     return tuple(sorted(found)) if other in found else (*sorted(found), other)
 
 
-def _count_categories(column: Column, labels: Sequence[str], planned: str, key: Key) -> ColumnCount:
+def _count_categories(
+    column: Column, labels: Sequence[str], planned: str, key: Key, unit_bound: float | None
+) -> ColumnCount:
     """What is asked of a column of public categories."""
     size = len(labels)
     return ColumnCount(
@@ -198,6 +227,7 @@ def _count_categories(column: Column, labels: Sequence[str], planned: str, key: 
         what=f"count the categories of '{column.name}'",
         planned=planned,
         key=key.child(planned).child(column.name),
+        unit_bound=unit_bound,
     )
 
 

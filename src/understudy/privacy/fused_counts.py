@@ -17,6 +17,7 @@ from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.partitions import Held
 from understudy.privacy.row_maps import RowMap
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.unit_sums import UnitCounts, exact_unit_counts, released_counts, unit_sensitivity
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,6 +28,8 @@ class ColumnCount:
         row_map: Gives the bin of a row. A row with a bin outside 0 to `bins` - 1 is counted nowhere.
         what: What is measured, for the receipt.
         planned: The name of the planned mechanism.
+        unit_bound: The norm of what the rows of one unit add at most; units that would add more weigh less
+            (unit_weights.py). None: every row counts one.
     """
 
     row_map: RowMap
@@ -34,6 +37,11 @@ class ColumnCount:
     what: str
     planned: str
     key: Key
+    unit_bound: float | None = None
+
+    def sensitivity(self, rows: PrivateRows) -> float:
+        """In L2 norm, for one unit more."""
+        return float(rows.max_rows_per_unit) if self.unit_bound is None else unit_sensitivity(rows, self.unit_bound)
 
 
 def noisy_column_counts(rows: PrivateRows, asked: Sequence[ColumnCount], *, ledger: Ledger) -> list[Floats]:
@@ -41,7 +49,8 @@ def noisy_column_counts(rows: PrivateRows, asked: Sequence[ColumnCount], *, ledg
 
     Privacy:
         Each count is that of `counts.noisy_counts`: one row lies in at most one bin and changes its count by one, so
-        the L2 sensitivity is 1 per row, and each is charged for it. All are charged before any is counted.
+        the L2 sensitivity is 1 per row, and each is charged for it; one with a `unit_bound` is that of
+        `unit_sums.noisy_unit_counts`, whose sensitivity is the bound. All are charged before any is counted.
 
     Raises:
         BudgetExceeded: The budget does not cover one of them. Nothing has been read.
@@ -51,18 +60,25 @@ def noisy_column_counts(rows: PrivateRows, asked: Sequence[ColumnCount], *, ledg
         return []
     for each in asked:
         row_maps.check(each.row_map)
-    sensitivity = float(rows.max_rows_per_unit)
     sigmas = [
-        ledger.charge(each.planned, what=each.what, sensitivity=sensitivity, mechanism="discrete gaussian")
+        ledger.charge(each.planned, what=each.what, sensitivity=each.sensitivity(rows), mechanism="discrete gaussian")
         for each in asked
     ]
     if (kept := ledger.kept()) is not None:
         return kept
     released: list[Floats] = []
     # The last first: an audit's tape takes a release to be for the last charge that has none.
-    for each, sigma, exact_counts in reversed(list(zip(asked, sigmas, _exact_counts(rows, asked), strict=True))):
-        noisy = exact_counts + discrete_gaussian(sigma, each.bins, each.key)
-        released.append(recording.released("counts", noisy, exact=exact_counts))
+    plain = [each for each in asked if each.unit_bound is None]
+    exact_plain = _exact_counts(rows, plain) if plain else []
+    for each, sigma in reversed(list(zip(asked, sigmas, strict=True))):
+        if each.unit_bound is None:
+            exact_counts = exact_plain.pop()
+            noisy = exact_counts + discrete_gaussian(sigma, each.bins, each.key)
+            released.append(recording.released("counts", noisy, exact=exact_counts))
+        else:
+            binned = rows.derive({"bin": each.row_map})
+            exact_steps = exact_unit_counts(binned, UnitCounts((("bin",),), ((each.bins,),), each.unit_bound))
+            released.append(released_counts(exact_steps, sigma, each.key))
     return ledger.keep(released[::-1])
 
 

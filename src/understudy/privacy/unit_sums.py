@@ -12,6 +12,7 @@ Kamath, Steinke (2020), arXiv:2004.00010, for the discrete Gaussian.
 # pyright: strict, reportPrivateUsage=false
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -66,15 +67,103 @@ def noisy_unit_counts(
     Raises:
         BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
-    bound = _checked(bound)
-    sigma = ledger.charge(planned, what=what, sensitivity=_sensitivity(rows, bound), mechanism="discrete gaussian")
+    asked = UnitCounts((tuple(columns),), (tuple(map(int, shape)),), _checked(bound))
+    return _noisy_counts(rows, asked, what=what, planned=planned, ledger=ledger, key=key).reshape(shape)
+
+
+def noisy_unit_margins(
+    rows: PrivateRows,
+    sizes: Mapping[str, int],
+    *,
+    bound: float,
+    what: str,
+    planned: str | FilterShare,
+    ledger: Ledger,
+    key: Key,
+) -> dict[str, Floats]:
+    """Weighted counts of the rows by the codes of each of some columns, with discrete Gaussian noise: one release.
+
+    Args:
+        sizes: The number of codes of each column; public. A row with another code is not counted in that column.
+        bound: The norm of what one unit adds at most, to all columns together; public.
+
+    Privacy:
+        With h the counts of one unit's rows, column after column in one vector, it adds w h with w <= `bound` / |h|.
+        What `noisy_unit_counts` says of one marginal holds of this vector: its L2 sensitivity is `bound`.
+
+    Raises:
+        BudgetExceeded: The budget does not cover it. Nothing has been read.
+    """
+    asked = UnitCounts(
+        tuple((name,) for name in sizes), tuple((int(size),) for size in sizes.values()), _checked(bound)
+    )
+    found = _noisy_counts(rows, asked, what=what, planned=planned, ledger=ledger, key=key)
+    return dict(zip(sizes, np.split(found, asked.starts[1:-1]), strict=True))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class UnitCounts:
+    """Marginals whose cells stand one after another in a vector, and the bound on what one unit adds to it. Public.
+
+    Attributes:
+        cliques: The columns of each.
+        shapes: Its cells along each of them.
+        bound: The norm of what one unit adds at most.
+    """
+
+    cliques: tuple[tuple[str, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]
+    bound: float
+
+    @property
+    def starts(self) -> list[int]:
+        """The first cell of each marginal, and at last how many there are."""
+        return list(itertools.accumulate((math.prod(shape) for shape in self.shapes), initial=0))
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(itertools.chain.from_iterable(self.cliques)))
+
+    def cells(self, exact: Mapping[str, NDArray[Any]]) -> Whole:
+        """The cell of each marginal that every row lies in, -1 if in none: (marginals, rows)."""
+        found: list[Whole] = []
+        for clique, shape, start in zip(self.cliques, self.shapes, self.starts, strict=False):
+            axes = [(exact[name], size) for name, size in zip(clique, shape, strict=True)]
+            inside = np.logical_and.reduce([(codes >= 0) & (codes < size) for codes, size in axes])
+            codes = [np.where(inside, each, 0).astype(np.int64) for each, _ in axes]
+            found.append(np.where(inside, np.ravel_multi_index(codes, shape) + start, -1))
+        return np.stack(found)
+
+    def exact_sums(self, unit: Whole, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """The weighted counts in all cells of the rows of some units, in steps of a weight."""
+        exact_total, exact_cells = np.zeros(self.starts[-1], np.int64), self.cells(exact)
+        exact_weights = count_weights(unit, exact_cells, bound=self.bound)
+        for each in exact_cells:
+            inside = each >= 0
+            exact_total += np.bincount(each[inside], exact_weights[inside], len(exact_total)).astype(np.int64)
+        return [exact_total]
+
+
+def _noisy_counts(
+    rows: PrivateRows, asked: UnitCounts, *, what: str, planned: str | FilterShare, ledger: Ledger, key: Key
+) -> Floats:
+    """One release of weighted counts in all cells. Privacy: as of `noisy_unit_counts`."""
+    sensitivity = unit_sensitivity(rows, asked.bound)
+    sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
     if (kept := ledger.kept()) is not None:
         return kept
-    sizes = tuple(map(int, shape))
-    exact_total = exact_unit_sums(rows, _UnitCounts(tuple(columns), sizes, bound))[0]
-    # Noise in steps of a weight: on whole numbers it would leave the fraction of a weighted count as it is.
-    noisy = (exact_total + discrete_gaussian(sigma * STEPS, len(exact_total), key)).reshape(sizes) / STEPS
-    return ledger.keep(recording.released("unit counts", noisy, exact=exact_total.reshape(sizes) / STEPS))
+    return ledger.keep(released_counts(exact_unit_counts(rows, asked), sigma, key))
+
+
+def released_counts(exact_steps: Whole, sigma: float, key: Key) -> Floats:
+    """Weighted counts, given in steps of a weight, with noise: in steps too, or it would leave their fractions bare."""
+    noisy = (exact_steps + discrete_gaussian(sigma * STEPS, len(exact_steps), key)) / STEPS
+    return recording.released("unit counts", noisy, exact=exact_steps / STEPS)
+
+
+def exact_unit_counts(rows: PrivateRows, asked: UnitCounts) -> Whole:
+    """The weighted counts in all cells without noise, in steps of a weight."""
+    return exact_unit_sums(rows, asked)[0]
 
 
 def noisy_unit_moments(
@@ -113,7 +202,7 @@ def noisy_unit_moments(
     bound = _checked(bound)
     steps = {name: np.rint(np.clip(table, -LARGEST, LARGEST) * FIXED_POINT) for name, table in tables.items()}
     among = np.concatenate([[False], *(np.full(table.shape[1], name in set(given)) for name, table in steps.items())])
-    sigma = ledger.charge(planned, what=what, sensitivity=_sensitivity(rows, bound), mechanism="discrete gaussian")
+    sigma = ledger.charge(planned, what=what, sensitivity=unit_sensitivity(rows, bound), mechanism="discrete gaussian")
     if (kept := ledger.kept()) is not None:
         return kept
     wanted = ~(among[:, None] & among)
@@ -130,23 +219,6 @@ def noisy_unit_moments(
     both = exact_sum / scale, noisy
     exact, with_noise = (np.r_[each[squares, squares], math.sqrt(2) * each[products]] for each in both)
     return recording.released("unit moments", noisy, exact=exact, noisy=with_noise)
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class _UnitCounts:
-    """The summation of weighted rows by cell."""
-
-    columns: tuple[str, ...]
-    sizes: tuple[int, ...]
-    bound: float
-
-    def exact_sums(self, unit: Whole, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        sized = list(zip(self.columns, self.sizes, strict=True))
-        inside = np.logical_and.reduce([(exact[name] >= 0) & (exact[name] < size) for name, size in sized])
-        codes = [exact[name][inside].astype(np.int64) for name in self.columns]
-        exact_cells = np.ravel_multi_index(codes, self.sizes)
-        exact_weights = count_weights(unit[inside], exact_cells, bound=self.bound)
-        return [np.bincount(exact_cells, exact_weights, math.prod(self.sizes)).astype(np.int64)]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -196,7 +268,8 @@ def _functions(codes: NDArray[Any], table: Floats) -> Floats:
     return found
 
 
-def _sensitivity(rows: PrivateRows, bound: float) -> float:
+def unit_sensitivity(rows: PrivateRows, bound: float) -> float:
+    """The L2 sensitivity of sums to which a unit adds at most `bound`: for each row, if nobody says whose it is."""
     return bound if units.known(rows._parts) else bound * rows.max_rows_per_unit
 
 

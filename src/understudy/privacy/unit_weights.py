@@ -5,8 +5,8 @@ k(r, s) = φ(r)·φ(s). The unit weighs
 
     w = min(1, bound / |Σ φ(r)|),
 
-so that w |Σ φ(r)| <= bound, however many rows it has and however alike they are. Of a count φ(r) is a cell, and k says
-whether two rows lie in the same one; of second moments it is x xᵀ, and k = (x_r·x_s)².
+so that w |Σ φ(r)| <= bound, however many rows it has and however alike they are. Of counts φ(r) is a cell of each
+table, and k says in how many two rows lie in the same one; of second moments it is x xᵀ, and k = (x_r·x_s)².
 
 The one rule: weights are whole numbers of `STEPS`ths, rounded down, so that weighted sums of whole numbers are whole
 numbers. Functions here are pure: mechanisms call them with private rows, and models with drawn ones, so that the two
@@ -34,14 +34,20 @@ SLACK = 1 + 1e-9
 
 
 def count_weights(unit: Whole, cells: Whole, *, bound: float) -> Whole:
-    """The weight of every row for a count of rows by cell.
+    """The weight of every row for counts of rows by cell, of one table or of several.
 
     Args:
         unit: Of every row; rows of a unit stand together.
-        cells: The cell that each lies in.
-        bound: Of the norm of what a unit adds.
+        cells: The cell that each lies in, (rows,), or one of each table, (tables, rows). A row with a negative one is
+            not counted in that table.
+        bound: Of the norm of what a unit adds to all tables together.
     """
-    return _weights(unit, lambda i, j: (cells[i] == cells[j]).astype(np.float64), bound)
+    tables = np.atleast_2d(cells)
+
+    def kernel(i: Any, j: Any) -> Floats:
+        return ((tables[:, i] == tables[:, j]) & (tables[:, i] >= 0)).sum(axis=0).astype(np.float64)
+
+    return _weights(unit, kernel, bound)
 
 
 def moment_weights(unit: Whole, drawn: NDArray[Any], given: NDArray[Any], *, bound: float) -> Whole:

@@ -264,7 +264,7 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsil
     seconds = second_keys(table, schema.tables)
     hidden += [column for each in seconds for column in each.hidden]
     every = (*columns, *hidden) or (Column(name=f"rows of {name}", kind="categorical", values=("one",)),)
-    own = Schema(columns=every, name=name, rows=table.rows, **unit)
+    own = Schema(columns=every, name=name, rows=None if ancestors else table.rows, **unit)
     return Design(
         table=table,
         ancestors=ancestors,

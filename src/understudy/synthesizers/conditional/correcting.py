@@ -12,13 +12,14 @@ The one rule: no private row comes here.
 """
 
 import dataclasses
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.privacy.unit_weights import STEPS, count_weights, moment_weights
 from understudy.synthesizers.conditional.basis import Bases
-from understudy.synthesizers.conditional.measuring import PairCount, Sums
+from understudy.synthesizers.conditional.measuring import Margins, PairCount, Sums
 from understudy.synthesizers.conditional.pools import CodedPool
 
 Floats = NDArray[np.float64]
@@ -36,25 +37,26 @@ class Moments:
     Attributes:
         places: Of these functions among all.
         covariances: (functions, functions); 0 of two that are given.
-        noise: The deviation of the noise of one.
+        noise: The deviation of the noise of each.
     """
 
     places: NDArray[np.int64]
     covariances: Floats
-    noise: float
+    noise: Floats
 
 
 def corrected_moments(sums: Sums, pool: CodedPool) -> Moments:
     """The covariances of the linear functions, as a pool says that they are without weights."""
     x = pool.functions[:, sums.places].astype(np.float64)
-    drawn = np.c_[np.ones(len(x)), x[:, ~sums.given]]
-    weights = moment_weights(pool.unit, drawn, x[:, sums.given], bound=sums.bound) / STEPS
+    scaled = x * sums.scales
+    drawn = np.c_[np.ones(len(x)), scaled[:, ~sums.given]]
+    weights = moment_weights(pool.unit, drawn, scaled[:, sums.given], bound=sums.bound) / STEPS
     kept = max(float(sums.means[0, 0]), LEAST_KEPT)
     means = sums.means[0, 1:] / kept
     found = sums.means[1:, 1:] / kept - np.outer(means, means)
     found += _covariances(x, pool.weights) - _covariances(x, pool.weights * weights)
     found[np.ix_(sums.given, sums.given)] = 0.0
-    return Moments(sums.places, found, sums.noise / kept)
+    return Moments(sums.places, found, sums.noise / (kept * np.outer(sums.scales, sums.scales)))
 
 
 def _covariances(x: Floats, weights: NDArray[np.floating]) -> Floats:
@@ -76,3 +78,21 @@ def corrected_pair(pair: PairCount, bases: Bases, pool: CodedPool) -> PairCount:
     kept = max(float(precisions @ [drawn, counted] / precisions.sum()), LEAST_KEPT)
     shares = every + pair.shares / kept - some / max(drawn, LEAST_KEPT)
     return dataclasses.replace(pair, shares=shares, noise=pair.noise / kept)
+
+
+def corrected_margins(margins: Margins, pool: CodedPool) -> Margins:
+    """The shares of single columns, as a pool says that they are without weights."""
+    sizes = {j: each.size for j, each in margins.bins.items()}
+    starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
+    cells = np.stack([pool.fine[j] + start for j, start in starts.items()])
+    weights = count_weights(pool.unit, cells, bound=margins.bound) / STEPS
+    drawn = max(float(np.mean(weights)) if pool.count else 1.0, LEAST_KEPT)
+    counted = float(np.mean([each.sum() for each in margins.shares.values()]))
+    noise = margins.noise * math.sqrt(sum(sizes.values())) / len(sizes)
+    precisions = np.array([KEPT_APART**-2, noise**-2])
+    kept = max(float(precisions @ [drawn, counted] / precisions.sum()), LEAST_KEPT)
+    found = {}
+    for j, size in sizes.items():
+        every, some = (np.bincount(pool.fine[j], each, size) / max(pool.count, 1) for each in (None, weights))
+        found[j] = every + margins.shares[j] / kept - some / drawn
+    return dataclasses.replace(margins, shares=found, noise=margins.noise / kept)

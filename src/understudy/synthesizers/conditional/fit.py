@@ -28,30 +28,32 @@ from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.base import HistoryNames, Simulation
 from understudy.synthesizers.conditional.basis import Bases, bases_of
 from understudy.synthesizers.conditional.calibrating import calibrated
-from understudy.synthesizers.conditional.correcting import corrected_moments, corrected_pair
+from understudy.synthesizers.conditional.correcting import corrected_margins, corrected_moments, corrected_pair
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, drawn_codes
 from understudy.synthesizers.conditional.landing import Landing, landing_of, landing_shares
 from understudy.synthesizers.conditional.learning import learned, mixed
 from understudy.synthesizers.conditional.level_maps import LevelMap, level_map
 from understudy.synthesizers.conditional.measuring import (
+    BINS,
     CHOICE,
+    MARGINS,
     MOMENTS,
     PAIRS,
+    Margins,
     PairCount,
     PairRounds,
     Sums,
+    measure_margins,
     measure_moments,
 )
 from understudy.synthesizers.conditional.pools import CodedPool, coded, pair_shares, raked
-from understudy.synthesizers.conditional.shares import encoder_noise, with_counted
+from understudy.synthesizers.conditional.shares import Counted, encoder_noise, fine_shares, with_counted
 from understudy.synthesizers.conditional.targets import Released, targets_of
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-BINS = 16
-"""Numbers are cut into about so many bins."""
 PAIRS_PER_COLUMN = 3
 """So many pairs are counted for each column that is drawn."""
 FIRST_FITS, ROUNDS, LAST_FITS = 6, 3, 2
@@ -74,7 +76,7 @@ STAYING = 0.3
 MAPPINGS, MAPPED_POOL = 2, 2
 """So often levels are mapped, on families of so many times the rows of a fit. Means of earlier rows change with it, and
 so does what is drawn given them."""
-MOMENTS_PART, CHOICE_PART = 0.3, 0.08
+MARGINS_PART, MOMENTS_PART, CHOICE_PART = 0.08, 0.3, 0.08
 """Parts of what is left beside the encoder; the rest counts pairs."""
 MOST_RAKED = 40
 """Columns of the row before with more bins are not raked: the noise in their counts would be learned."""
@@ -84,8 +86,9 @@ HARDLY = -15.0
 
 def plan_families(columns: int, *, share: float) -> list[PlannedMechanism]:
     """What is measured of a table with so many drawn columns, with this share of its budget."""
-    pairs, rest = PAIRS_PER_COLUMN * columns, 1 - MOMENTS_PART - CHOICE_PART
+    pairs, rest = PAIRS_PER_COLUMN * columns, 1 - MARGINS_PART - MOMENTS_PART - CHOICE_PART
     return [
+        PlannedMechanism(name=MARGINS, mechanism="discrete gaussian", share=MARGINS_PART * share),
         PlannedMechanism(name=MOMENTS, mechanism="discrete gaussian", share=MOMENTS_PART * share),
         PlannedMechanism(name=CHOICE, mechanism="exponential", share=CHOICE_PART * share, times=pairs),
         PlannedMechanism(name=PAIRS, mechanism="discrete gaussian", share=rest * share, times=pairs),
@@ -105,11 +108,14 @@ def fit_conditional(
         Rows are read by `measure_moments` and by `PairRounds`.
     """
     bins, names = make_bins(encoder, BINS), encoder.schema.names
-    bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares)
+    fixed = [name for name in simulation.given if name not in simulation.structural]
+    bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares, fixed)
     coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
     total = max(encoder.rows, 1.0)
+    own = {j: name for j, name in enumerate(names) if name not in simulation.given}
+    margins = measure_margins(rows, encoder, own, total=total, ledger=ledger, key=key.child("margins"))
     moments = measure_moments(coded_rows, bases, simulation.given, total=total, ledger=ledger, key=key.child("moments"))
-    fitting = _Fitting(bases, simulation, moments, encoder, ledger, pool_rows, key.child("families"))
+    fitting = _Fitting(bases, simulation, margins, moments, encoder, ledger, pool_rows, key.child("families"))
     for _ in range(FIRST_FITS):
         fitting.fit()
     pairs = PairRounds(coded_rows, bases, total=total, ledger=ledger, key=key.child("pairs"))
@@ -137,6 +143,7 @@ class _Fitting:
         self,
         bases: Bases,
         simulation: Simulation,
+        margins: Margins,
         sums: Sums,
         encoder: Encoder,
         ledger: Ledger,
@@ -144,7 +151,12 @@ class _Fitting:
         key: Key,
     ):
         self._bases, self._simulation, self._key = bases, simulation, key
-        self._encoded, self._sums, self._counted = bases, sums, dict[tuple[int, int], PairCount]()
+        self._encoded, self._margins, self._sums, self._counted = (
+            bases,
+            margins,
+            sums,
+            dict[tuple[int, int], PairCount](),
+        )
         self._pool_rows = pool_rows
         given, derived, structural, self._smooth = (
             np.array([name in some for name in bases.names])
@@ -154,17 +166,18 @@ class _Fitting:
         self._forced, self._earlier = self._drawn & structural, given & structural
         self._askable = _askable(self._drawn, self._forced, structural | derived, self._smooth)
         columns = [None if each else self._start(j) for j, each in enumerate(given.tolist())]
-        landing, self._landing_shares = None, None
-        if simulation.history is not None:
-            landing, self._landing_shares = _landing(bases, encoder, simulation.history)
+        history = simulation.history
+        landing = None if history is None else _landing(bases, encoder, history)
+        self._starts = None if history is None else encoder.columns[history.start]
         self.density = ConditionalDensity(bases, tuple(columns), landing)
         self._number, self._last = 0, None
         place = {name: j for j, name in enumerate(bases.names)}
         categories = [j for j in np.flatnonzero(self._drawn).tolist() if not bases.of[j].number]
         before = [place.get(f"previous.{bases.names[j]}", j) for j in categories]
         self._stays = [(i, j) for i, j in zip(before, categories, strict=True) if i != j]
-        shared = np.flatnonzero(self._drawn | (self._earlier & ~self._smooth))
+        shared = np.flatnonzero(~given | (self._earlier & ~self._smooth))
         self._noise = encoder_noise(encoder, [bases.names[j] for j in shared], ledger)
+        self._known = margins
 
     def _start(self, j: int) -> Column:
         """A column that depends on nothing."""
@@ -175,7 +188,7 @@ class _Fitting:
 
     def _drawn_pool(self) -> CodedPool:
         """Rows of families that the densities draw."""
-        return coded(self._bases, *self._drawn_levels(self._pool_rows), self.density.landing)
+        return coded(self._bases, *self._drawn_levels(self._pool_rows), self.density.landing, self._margins.bins)
 
     def _drawn_levels(self, rows: int) -> tuple[Levels, Whole]:
         """Levels of about so many rows of families that the densities draw, new ones each time, and their units."""
@@ -209,7 +222,7 @@ class _Fitting:
             if self._forced[j]:
                 targets.shares[-1] = 0.0
             if self.density.landing is not None and self.density.landing.column == j:
-                targets = dataclasses.replace(targets, landings=self._landing_shares)
+                targets = dataclasses.replace(targets, landings=self._landed())
             found = learned(j, self._bases, targets, pool, rows, columns[j])
             columns[j] = found = mixed(columns[j], found, STEP if self._number > len(WARMING) else 1.0)
             if not self._forced[j]:
@@ -217,6 +230,13 @@ class _Fitting:
                 pool.codes[j] = drawn_codes(logits, draw)
                 pool.functions[:, self._bases.functions_of(j)] = self._bases.of[j].table[pool.codes[j]]
         self.density = dataclasses.replace(self.density, columns=tuple(columns))
+
+    def _landed(self) -> Floats:
+        """The measured shares of the orders that gaps lead to."""
+        landing, history = self.density.landing, self._simulation.history
+        assert landing is not None and history is not None and self._starts is not None
+        order = self._bases.of[self._bases.names.index(history.order)]
+        return landing_shares(landing, self._starts, self._bases.of[landing.column].shares, order.shares)
 
     def calibrate(self, step: float) -> None:
         """Moves all densities by a part against what families that they draw have wrong."""
@@ -238,9 +258,10 @@ class _Fitting:
         levels, _ = self._drawn_levels(MAPPED_POOL * self._pool_rows)
         maps, place = dict[int, LevelMap](), {name: j for j, name in enumerate(self._bases.names)}
         for j in np.flatnonzero(self._drawn & ~self._forced).tolist():
-            name, own = self._bases.names[j], self._bases.of[j]
-            drawn = self.density.as_drawn(j, levels[name])
-            made = level_map(drawn, self._bases.bins[j], own, noise=self._noise[name]) if own.number else None
+            if not self._bases.of[j].number:
+                continue
+            name, measured = self._bases.names[j], fine_shares(j, self._bases, self._known)
+            made = level_map(self.density.as_drawn(j, levels[name]), self._margins.bins[j], measured)
             if made is not None:
                 maps |= {place[each]: made for each in (name, f"previous.{name}", f"mean.{name}") if each in place}
         self.density = dataclasses.replace(self.density, maps=maps)
@@ -248,7 +269,8 @@ class _Fitting:
     def _corrected(self, pool: CodedPool) -> Released:
         """What was released, as a pool says that it is without weights; shares of columns follow from it."""
         pairs = {at: corrected_pair(each, self._bases, pool) for at, each in self._counted.items()}
-        self._bases = with_counted(self._encoded, self._noise, pairs.values())
+        self._known = corrected_margins(self._margins, pool)
+        self._bases = with_counted(self._encoded, self._noise, Counted(self._known, pairs.values()))
         self.density = dataclasses.replace(self.density, bases=self._bases)
         return Released(corrected_moments(self._sums, pool), pairs)
 
@@ -277,15 +299,13 @@ def _askable(drawn: Flags, forced: Flags, known: Flags, smooth: Flags) -> Flags:
     return found
 
 
-def _landing(bases: Bases, encoder: Encoder, history: HistoryNames) -> tuple[Landing, Floats]:
+def _landing(bases: Bases, encoder: Encoder, history: HistoryNames) -> Landing:
     place = {name: j for j, name in enumerate(bases.names)}
-    of_order = encoder.columns[history.order], bases.bins[place[history.order]]
-    made = landing_of(
+    return landing_of(
         place[history.gap],
         place[history.before],
         (encoder.columns[history.gap], bases.bins[place[history.gap]]),
         encoder.columns[history.before],
-        of_order,
+        (encoder.columns[history.order], bases.bins[place[history.order]]),
         history.unit,
     )
-    return made, landing_shares(made, encoder.columns[history.start], encoder.columns[history.gap], of_order)

@@ -70,17 +70,16 @@ def landing_of(
     )
 
 
-def landing_shares(
-    landing: Landing, start: ColumnEncoder, gap: ColumnEncoder, order: tuple[ColumnEncoder, Bins]
-) -> Floats:
+def landing_shares(landing: Landing, start: ColumnEncoder, gaps: Floats, orders: Floats) -> Floats:
     """The shares of rows, of all, that follow another one and have their order in each bin; none lies beyond.
 
     Args:
-        start: Of the orders of first rows. How many of the rows these are, the gaps say, which they have none of.
+        start: Of the orders of first rows.
+        gaps: The shares of the bins of gaps; the last is that of first rows, which have none.
+        orders: The shares of the bins of orders.
     """
-    known, bins = order
-    masses = np.diff(bins.edges)
+    first_rows = float(gaps[-1])
     level = start.levels(landing.edges)[0] if len(landing.edges) else np.zeros(0)
-    first = np.diff(np.clip(level, 0.0, 1.0)) * gap.missing
-    later = np.maximum(masses * (1.0 - known.missing) - first, LEAST_SHARE)
-    return np.append(later, LEAST_SHARE) * (1.0 - gap.missing) / max(float(later.sum()), LEAST_SHARE)
+    first = np.diff(np.clip(level, 0.0, 1.0)) * first_rows
+    later = np.maximum(orders[: len(first)] - first, LEAST_SHARE)
+    return np.append(later, LEAST_SHARE) * (1.0 - first_rows) / max(float(later.sum()), LEAST_SHARE)

@@ -43,6 +43,9 @@ LEAST_PENALTY = 2e-4
 """λ v / s² is at least this, however little noise there is."""
 LANDING_PENALTY = 1e-4
 """λ of the orders that gaps lead to."""
+CLASH_PENALTY = 0.01
+"""Of gaps, λ of a bin and of an order besides, times its share. What is measured of gaps and of orders has noise, and
+perhaps no density has both; without it, weights would grow without end then."""
 SINGULAR = 1e-6
 """Added to curvatures, which rounding may leave without an inverse."""
 STAY_PENALTY = 1e-5
@@ -141,7 +144,7 @@ class _Problem:
         active = np.isfinite(targets.noise)
         among = (self._f.T @ (self._f * self._row_weights)).astype(np.float64)
         spreads = np.maximum(bases.squares - bases.means**2, 1e-4)[targets.reads]
-        degrees = np.concatenate([each.degrees for each in bases.of])[targets.reads].astype(np.float64)
+        degrees = bases.degrees[targets.reads].astype(np.float64)
         for q in np.flatnonzero(active.any(axis=0)).tolist():
             reads = np.flatnonzero(active[:, q])
             mean = float(self._shares @ own.table[:, q])
@@ -176,17 +179,23 @@ class _Problem:
         weights, (bins, lands, stay) = self._weights(x), self._constants(x)
         chances, value = self._chances(weights, bins, lands, stay)
         value -= float(bins @ self._shares)
+        clash = np.zeros(len(bins)) if self._landings is None else CLASH_PENALTY * self._shares
+        apart = bins - np.log(self._shares)
+        value += float(0.5 * clash @ apart**2)
         slopes = np.zeros(len(x))
         by_weight = (self._f.T @ (chances @ self._own)).astype(np.float64)
         for at, part in enumerate(self._parts):
             own = weights[part.reads, at]
             value += float(np.sum(0.5 * part.penalty * own**2 - own * part.wanted))
             slopes[part.place] = part.scale.T @ (by_weight[part.reads, at] - part.wanted + part.penalty * own)
-        slopes[self._places[1]] = (chances.sum(axis=0, dtype=np.float64) - self._shares) / np.sqrt(self._shares)
+        slopes[self._places[1]] = (chances.sum(axis=0, dtype=np.float64) - self._shares + clash * apart) / np.sqrt(
+            self._shares
+        )
         if self._landings is not None:
             made = np.bincount(self._landings.ravel(), chances.ravel(), len(lands))
-            value += float(0.5 * LANDING_PENALTY * lands @ lands - lands @ self._landed)
-            by_landing = made - self._landed + LANDING_PENALTY * lands
+            penalty = LANDING_PENALTY + CLASH_PENALTY * self._landed
+            value += float(0.5 * penalty @ lands**2 - lands @ self._landed)
+            by_landing = made - self._landed + penalty * lands
             slopes[self._places[2]] = by_landing / np.sqrt(self._landed + 1e-4)
         if self._before is not None and self._targets.stay is not None:
             rows = np.flatnonzero(self._before < self._labels)

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.encoding.bins import Bins
-from understudy.synthesizers.conditional.basis import Basis
+from understudy.synthesizers.conditional.shares import Measured
 
 Floats = NDArray[np.float64]
 
 KNOTS = 257
-"""A map has so many knots, at even levels as they are shown."""
+"""A map has so many knots at even levels as they are shown, and one at each edge of a bin."""
 EDGES = 0.012
 """What a map costs, since it moves rows across the edges of values that many have, counts as noise of this distance."""
 LEAST_STEP = 1e-9
@@ -51,28 +51,27 @@ class LevelMap(NamedTuple):
         return np.interp(level, self.shown, self.drawn)
 
 
-def level_map(level: Floats, bins: Bins, own: Basis, *, noise: float) -> LevelMap | None:
+def level_map(level: Floats, bins: Bins, measured: Measured) -> LevelMap | None:
     """The map that gives drawn levels of a column its measured shares; None if noise explains what they lack.
 
     Args:
         level: As they were drawn; NaN if missing.
-        own: With the measured shares of the bins.
-        noise: The deviation of one of these.
+        measured: The shares of the bins.
     """
     here = level[~np.isnan(level)]
     if not len(here):
         return None
-    masses = np.maximum(own.shares[: len(bins.edges) - 1], LEAST_STEP)
+    masses = np.maximum(measured.shares[: len(bins.edges) - 1], LEAST_STEP)
     shares = masses / masses.sum()
     held = np.bincount(bins.code_of(here), minlength=len(shares))[: len(shares)] / len(here)
-    by_noise = len(shares) * noise / math.sqrt(2 * math.pi)
+    by_noise = len(shares) * measured.noise / math.sqrt(2 * math.pi)
     part = _worth_mending(float(np.abs(held - shares).sum()) / 2, math.hypot(by_noise, EDGES))
     if part <= 0.0:
         return None
     wanted = np.cumsum(held + part * (shares - held))
-    measured = np.minimum(np.concatenate([[0.0], wanted]), 1.0)
-    shown = np.linspace(0.0, 1.0, KNOTS)
-    drawn = np.quantile(here, np.interp(shown, bins.edges, measured))
+    places = np.minimum(np.concatenate([[0.0], wanted]), 1.0)
+    shown = np.union1d(np.linspace(0.0, 1.0, KNOTS), bins.edges)
+    drawn = np.quantile(here, np.interp(shown, bins.edges, places))
     drawn[0], drawn[-1] = 0.0, 1.0
     return LevelMap(_rising(drawn), shown)
 

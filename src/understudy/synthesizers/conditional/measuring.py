@@ -1,32 +1,39 @@
-"""What is measured of a table of children: second moments of all linear functions at once, and counts of some pairs.
+"""What is measured of a table of children: its columns one by one, second moments of all linear functions at once, and
+counts of some pairs.
 
 What a unit adds to them is bounded as a whole: rows of units that are much alike weigh less (privacy/unit_weights.py).
 Drawn families are weighted in the same way before they are compared (correcting.py).
 
-The one rule: rows go to `noisy_unit_moments`, `PairSelection` and `noisy_unit_counts`, and nowhere else. What comes
-back is public.
+The one rule: rows go to `noisy_unit_margins`, `noisy_unit_moments`, `PairSelection` and `noisy_unit_counts`, and
+nowhere else. What comes back is public.
 """
 
 import dataclasses
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.randomness import Key
+from understudy.encoding.bins import Bins, bin_rows, make_bins
+from understudy.encoding.encoder import Encoder
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.pair_selection import PairErrors, PairSelection
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.unit_sums import noisy_unit_counts, noisy_unit_moments
+from understudy.privacy.unit_sums import noisy_unit_counts, noisy_unit_margins, noisy_unit_moments
 from understudy.synthesizers.conditional.basis import Bases
 
 Floats = NDArray[np.float64]
 
-MOMENTS, CHOICE, PAIRS = "moments", "choice", "pairs"
+MARGINS, MOMENTS, CHOICE, PAIRS = "margins", "moments", "choice", "pairs"
 """The planned mechanisms are called this."""
+BINS, FINE_BINS = 16, 64
+"""Numbers are cut into about so many bins, and by themselves into so many more."""
+MARGINS_BOUND = 1.5
+"""A unit of m rows, which are much alike, adds to the counts of d single columns at most this times √(m d), ..."""
 MOMENTS_BOUND = 0.75
-"""A unit of m rows adds to the moments at most this times √m times the expected squared norm of a row, ..."""
+"""... to the moments at most this times √m times the expected squared norm of a row, ..."""
 PAIRS_BOUND = 1.0
 """... and to the counts of a pair this times √m: what m rows have if all of them differ."""
 NOISE_LEFT = 1.0
@@ -40,13 +47,15 @@ class Sums:
     Attributes:
         places: Of the functions among all.
         given: Which of them are of columns that are given. Products of two of these are 0, and unknown.
-        means: (1 and functions, 1 and functions).
-        noise: The deviation of one.
+        scales: What each function was multiplied with before products were summed.
+        means: (1 and functions, 1 and functions), of the functions as they are.
+        noise: The deviation of a product of two whose scale is 1.
         bound: Of the norm of what a unit adds to the sums.
     """
 
     places: NDArray[np.int64]
     given: NDArray[np.bool_]
+    scales: Floats
     means: Floats
     noise: float
     bound: float
@@ -55,7 +64,7 @@ class Sums:
 def measure_moments(
     coded: PrivateRows, bases: Bases, given: Collection[str], *, total: float, ledger: Ledger, key: Key
 ) -> Sums:
-    """Releases second moments of the linear functions of all columns.
+    """Releases second moments of the linear functions of all columns, each divided by its frequency.
 
     Args:
         coded: Rows of bins.
@@ -66,11 +75,12 @@ def measure_moments(
         One release of `noisy_unit_moments`. What a unit adds is bounded by a norm that follows from public numbers.
     """
     places = np.flatnonzero(bases.linear)
-    expected = 1.0 + float(np.sum(bases.squares[places]))
+    scales = 1.0 / bases.degrees
+    expected = 1.0 + float(np.sum((bases.squares * scales**2)[places]))
     bound = MOMENTS_BOUND * math.sqrt(coded.max_rows_per_unit) * expected
     found = noisy_unit_moments(
         coded,
-        {name: each.table[:, each.linear] for name, each in zip(bases.names, bases.of, strict=True)},
+        {name: (each.table / each.degrees)[:, each.linear] for name, each in zip(bases.names, bases.of, strict=True)},
         [name for name in bases.names if name in given],
         bound=bound,
         what="second moments of the context and the columns",
@@ -79,7 +89,55 @@ def measure_moments(
         key=key,
     )
     among = np.array([bases.names[j] in given for j in bases.owners[places]])
-    return Sums(places, among, found / total, ledger.noise(MOMENTS) * bound / (math.sqrt(2) * total), bound)
+    each = np.r_[1.0, scales[places]]
+    means = found / (total * np.outer(each, each))
+    return Sums(places, among, each[1:], means, ledger.noise(MOMENTS) * bound / (math.sqrt(2) * total), bound)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Margins:
+    """Noisy shares of weighted rows in fine bins of single columns, in one release.
+
+    Attributes:
+        bins: Of the columns, by their number.
+        shares: Of the bins of each column.
+        noise: The deviation of one.
+        bound: Of the norm of what a unit adds to all counts; rows of units that would add more weigh less.
+    """
+
+    bins: Mapping[int, Bins]
+    shares: Mapping[int, Floats]
+    noise: float
+    bound: float
+
+
+def measure_margins(
+    rows: PrivateRows, encoder: Encoder, names: Mapping[int, str], *, total: float, ledger: Ledger, key: Key
+) -> Margins:
+    """Counts the rows in fine bins of some columns, each by itself.
+
+    Args:
+        names: Of the columns, by their number.
+        total: About how many rows there are.
+
+    Privacy:
+        One release of `noisy_unit_margins`. What a unit adds is bounded by a norm that follows from public numbers.
+    """
+    coarse, finer = (make_bins(encoder, most) for most in (BINS, FINE_BINS))
+    bins = {name: finer[name].cut_at(coarse[name].edges) for name in names.values()}
+    bound = MARGINS_BOUND * math.sqrt(rows.max_rows_per_unit * len(names))
+    found = noisy_unit_margins(
+        bin_rows(rows, encoder, bins, key=key.child("codes")),
+        {name: each.size for name, each in bins.items()},
+        bound=bound,
+        what="count columns by themselves",
+        planned=MARGINS,
+        ledger=ledger,
+        key=key,
+    )
+    shares = {j: found[name] / total for j, name in names.items()}
+    by_number = {j: bins[name] for j, name in names.items()}
+    return Margins(by_number, shares, ledger.noise(MARGINS) * bound / total, bound)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -4,12 +4,13 @@ The one rule: no private row comes here.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.encoding.bins import Bins
 from understudy.encoding.encoder import Levels
 from understudy.synthesizers.conditional.basis import Bases
 from understudy.synthesizers.conditional.landing import Landing
@@ -36,6 +37,7 @@ class CodedPool:
         weights: Of the rows, of mean 1: what their contexts count.
         unit: Of the rows; those of a unit stand together.
         landings: Of a history, the order that every gap leads to: (rows, bins of gaps).
+        fine: The fine bins of columns that were counted by themselves, by their number.
     """
 
     codes: Whole
@@ -43,6 +45,7 @@ class CodedPool:
     weights: Single
     unit: Whole
     landings: Whole | None = None
+    fine: Mapping[int, Whole] = dataclasses.field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -59,17 +62,25 @@ class CodedPool:
             np.concatenate([each.weights for each in both]),
             np.concatenate([each.unit + i * last for i, each in enumerate(both)]),
             np.concatenate(landings) if landings else None,
+            {j: np.concatenate([each.fine[j] for each in both]) for j in self.fine},
         )
 
 
-def coded(bases: Bases, levels: Levels, unit: Whole, landing: Landing | None = None) -> CodedPool:
-    """Rows of levels as bins and functions."""
+def coded(
+    bases: Bases, levels: Levels, unit: Whole, landing: Landing | None = None, fine: Mapping[int, Bins] | None = None
+) -> CodedPool:
+    """Rows of levels as bins and functions.
+
+    Args:
+        fine: Further bins of columns, by their number.
+    """
     codes = np.stack([bins.code_of(levels[name]) for name, bins in zip(bases.names, bases.bins, strict=True)])
     functions = np.concatenate(
         [each.table.astype(np.float32)[code] for each, code in zip(bases.of, codes, strict=True)], axis=1
     )
     landings = None if landing is None else landing.codes(levels[bases.names[landing.base]])
-    return CodedPool(codes, functions, np.ones(len(functions), np.float32), unit, landings)
+    finer = {j: bins.code_of(levels[bases.names[j]]) for j, bins in (fine or {}).items()}
+    return CodedPool(codes, functions, np.ones(len(functions), np.float32), unit, landings, finer)
 
 
 def raked(pool: CodedPool, bases: Bases, columns: Sequence[int]) -> CodedPool:

@@ -1,25 +1,31 @@
 """Shares of bins, measured again and again: a pair that is counted counts each of its columns too.
 
-The encoder counts a column once, and bins are made of that. The sum of a counted pair over the bins of its other column
-has noise of its own. Both together, each weighted by its precision, are nearer to the truth than either, and nothing
-is spent on it.
+The encoder counts a column, and bins are made of that; drawn columns are counted once more, in finer bins and with less
+noise (measuring.py). The sum of a counted pair over the bins of its other column has noise of its own. All of them
+together, each weighted by its precision, are nearer to the truth than any.
 
 The one rule: no private row comes here.
 """
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.encoding.bins import Bins
 from understudy.encoding.encoder import Encoder
 from understudy.encoding.plan import single_column_noise
 from understudy.privacy.ledger import Ledger
 from understudy.synthesizers.conditional.basis import Bases
-from understudy.synthesizers.conditional.measuring import PairCount
+from understudy.synthesizers.conditional.measuring import Margins, PairCount
 
 Floats = NDArray[np.float64]
+
+LEAST_SHARE = 1e-4
+"""No bin is taken to hold less than this share, however little was counted."""
 
 
 def encoder_noise(encoder: Encoder, names: Collection[str], ledger: Ledger) -> dict[str, float]:
@@ -28,8 +34,15 @@ def encoder_noise(encoder: Encoder, names: Collection[str], ledger: Ledger) -> d
     return {name: single_column_noise(encoder.columns[name].column, ledger) / total for name in names}
 
 
-def with_counted(bases: Bases, noise: Mapping[str, float], pairs: Collection[PairCount]) -> Bases:
-    """The bases with the shares of some columns found from the encoder and from the pairs that were counted.
+class Counted(NamedTuple):
+    """Counts of single columns and of pairs, as they are without weights of units."""
+
+    margins: Margins
+    pairs: Collection[PairCount]
+
+
+def with_counted(bases: Bases, noise: Mapping[str, float], counted: Counted) -> Bases:
+    """The bases with the shares of some columns found from all that counted them.
 
     Args:
         bases: As the encoder has them.
@@ -38,18 +51,44 @@ def with_counted(bases: Bases, noise: Mapping[str, float], pairs: Collection[Pai
     made = list(bases.of)
     for j, name in enumerate(bases.names):
         if name in noise:
-            made[j] = dataclasses.replace(made[j], shares=_combined(j, made[j].shares, noise[name], pairs))
+            first = Measured(made[j].shares / made[j].shares.sum(), noise[name])
+            made[j] = dataclasses.replace(made[j], shares=_combined(j, bases.bins[j], first, counted).shares)
     return dataclasses.replace(bases, of=tuple(made))
 
 
-def _combined(j: int, shares: Floats, noise: float, pairs: Collection[PairCount]) -> Floats:
-    precision = noise**-2.0
-    total = shares * (precision / shares.sum())
+class Measured(NamedTuple):
+    """Shares of bins, and the deviation of one."""
+
+    shares: Floats
+    noise: float
+
+
+def fine_shares(j: int, bases: Bases, margins: Margins) -> Measured:
+    """The shares of the fine bins of column j, with sums as the bases have them."""
+    fine, own = margins.bins[j].within(bases.bins[j]), bases.of[j].shares
+    counted = np.maximum(margins.shares[j], 0.0)
+    sums = np.bincount(fine, counted, len(own))
+    widths = np.append(np.diff(margins.bins[j].edges), [1.0] * margins.bins[j].nullable)
+    even = widths / np.bincount(fine, widths, len(own))[fine]
+    inside = np.where(sums[fine] > 0, counted / np.maximum(sums[fine], 1e-12), even)
+    return Measured(own[fine] * inside, margins.noise)
+
+
+def _combined(j: int, bins: Bins, first: Measured, counted: Counted) -> Measured:
+    """What the encoder, or where there are any the counts by themselves, and the sums of pairs say together."""
+    margins, pairs = counted
+    if j in margins.bins:
+        fine = margins.bins[j]
+        finer = fine.size / bins.size
+        shares = np.bincount(fine.within(bins), margins.shares[j], bins.size)
+        first = Measured(shares / max(float(shares.sum()), 1e-12), margins.noise * math.sqrt(finer))
+    precision = first.noise**-2.0
+    total = first.shares * precision
     for each in pairs:
         if j in (each.first, each.second):
-            counted = each.shares.sum(axis=1 if each.first == j else 0)
-            summed = each.shares.size // len(counted)
-            total += counted * (each.noise**-2.0 / summed)
+            summed_up = each.shares.sum(axis=1 if each.first == j else 0)
+            summed = each.shares.size // len(summed_up)
+            total += summed_up * (each.noise**-2.0 / summed)
             precision += each.noise**-2.0 / summed
-    found = np.maximum(total / precision, 0.0)
-    return found / max(float(found.sum()), 1e-12)
+    found = np.maximum(total / precision, LEAST_SHARE)
+    return Measured(found / max(float(found.sum()), 1e-12), precision**-0.5)

@@ -4,6 +4,7 @@ The one rule: a table's rows go to its encoder, to the counts of its context and
 the plan, and nowhere else. Every table was locked with at most the design's rows of one unit.
 """
 
+import math
 from collections.abc import Mapping
 
 from understudy import encoding
@@ -20,6 +21,10 @@ from understudy.synthesizers.relational.fitted import FittedTable
 from understudy.synthesizers.relational.planning import Designs
 from understudy.synthesizers.relational.simulation import UNITS, FamilySimulation
 from understudy.tables.database_design import Design
+
+ENCODING_BOUND = 1.0
+"""Of what a unit of m rows adds to a count of the encoder, the norm is at most this times √m: that of rows that all
+differ. Units whose rows are alike weigh less; shares of bins are counted again, without that (conditional)."""
 
 
 def fit_tables(
@@ -69,9 +74,11 @@ def _encoder(
     """The encoder of a table: its own columns measured, those of its context borrowed.
 
     Args:
-        counted: Whether all columns of the context are counted, or those of the row before alone.
+        counted: Whether all columns of the context are counted, or those of the row before alone. Then the method says
+            what weights of units do to shares, and a unit of m rows adds at most about √m to the counts of a column.
     """
-    drawn = encoding.fit_encoder(rows, design.own, ledger=ledger, key=key)
+    bound = None if counted or not design.ancestors else ENCODING_BOUND * math.sqrt(design.max_rows)
+    drawn = encoding.fit_encoder(rows, design.own, ledger=ledger, key=key, unit_bound=bound)
     columns: dict[str, ColumnEncoder] = {}
     for each in design.context:
         if each.kind == "ancestor":
