@@ -101,7 +101,7 @@ def _count(
     numeric: Mapping[str, "_Numeric"],
     ledger: Ledger,
     key: Key,
-    unit_bound: float | None,
+    unit_bound: float | None = None,
 ) -> dict[str, Floats]:
     """One pass over the rows for each round of numbers; categories are counted in the first. Returns their counts."""
     categories = {

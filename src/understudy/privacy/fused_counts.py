@@ -9,6 +9,9 @@ that is not in memory is read once for all of them.
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from understudy.core.randomness import Key
 from understudy.privacy import recording, row_maps
 from understudy.privacy.exact_counts import Floats, Marginal, exact_marginals
@@ -17,7 +20,7 @@ from understudy.privacy.noise import discrete_gaussian
 from understudy.privacy.partitions import Held
 from understudy.privacy.row_maps import RowMap
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.unit_sums import UnitCounts, exact_unit_counts, released_counts, unit_sensitivity
+from understudy.privacy.unit_sums import UnitCounts, checked_bound, exact_unit_counts, released_counts, unit_sensitivity
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,6 +41,10 @@ class ColumnCount:
     planned: str
     key: Key
     unit_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.unit_bound is not None:
+            object.__setattr__(self, "unit_bound", checked_bound(self.unit_bound))
 
     def sensitivity(self, rows: PrivateRows) -> float:
         """In L2 norm, for one unit more."""
@@ -67,19 +74,31 @@ def noisy_column_counts(rows: PrivateRows, asked: Sequence[ColumnCount], *, ledg
     if (kept := ledger.kept()) is not None:
         return kept
     released: list[Floats] = []
-    # The last first: an audit's tape takes a release to be for the last charge that has none.
     plain = [each for each in asked if each.unit_bound is None]
+    weighted = [each for each in asked if each.unit_bound is not None]
     exact_plain = _exact_counts(rows, plain) if plain else []
+    exact_steps = _exact_steps(rows, weighted) if weighted else []
+    # The last first: an audit's tape takes a release to be for the last charge that has none.
     for each, sigma in reversed(list(zip(asked, sigmas, strict=True))):
         if each.unit_bound is None:
             exact_counts = exact_plain.pop()
             noisy = exact_counts + discrete_gaussian(sigma, each.bins, each.key)
             released.append(recording.released("counts", noisy, exact=exact_counts))
         else:
-            binned = rows.derive({"bin": each.row_map})
-            exact_steps = exact_unit_counts(binned, UnitCounts((("bin",),), ((each.bins,),), each.unit_bound))
-            released.append(released_counts(exact_steps, sigma, each.key))
+            released.append(released_counts(exact_steps.pop(), sigma, each.key))
     return ledger.keep(released[::-1])
+
+
+def _exact_steps(rows: PrivateRows, asked: Sequence[ColumnCount]) -> list[NDArray[np.int64]]:
+    """Weighted counts in steps of a weight, without noise, in one pass. Each count has weights of its own."""
+    names = [f"bin {number}" for number in range(len(asked))]
+    derived = rows.derive({name: each.row_map for name, each in zip(names, asked, strict=True)})
+    counts = [
+        UnitCounts(((name,),), ((each.bins,),), each.unit_bound)
+        for name, each in zip(names, asked, strict=True)
+        if each.unit_bound is not None
+    ]
+    return exact_unit_counts(derived, counts)
 
 
 def _exact_counts(rows: PrivateRows, asked: Sequence[ColumnCount]) -> list[Floats]:

@@ -67,7 +67,7 @@ def noisy_unit_counts(
     Raises:
         BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
-    asked = UnitCounts((tuple(columns),), (tuple(map(int, shape)),), _checked(bound))
+    asked = UnitCounts((tuple(columns),), (tuple(map(int, shape)),), checked_bound(bound))
     return _noisy_counts(rows, asked, what=what, planned=planned, ledger=ledger, key=key).reshape(shape)
 
 
@@ -95,7 +95,7 @@ def noisy_unit_margins(
         BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
     asked = UnitCounts(
-        tuple((name,) for name in sizes), tuple((int(size),) for size in sizes.values()), _checked(bound)
+        tuple((name,) for name in sizes), tuple((int(size),) for size in sizes.values()), checked_bound(bound)
     )
     found = _noisy_counts(rows, asked, what=what, planned=planned, ledger=ledger, key=key)
     return dict(zip(sizes, np.split(found, asked.starts[1:-1]), strict=True))
@@ -134,14 +134,14 @@ class UnitCounts:
             found.append(np.where(inside, np.ravel_multi_index(codes, shape) + start, -1))
         return np.stack(found)
 
-    def exact_sums(self, unit: Whole, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    def exact_steps(self, unit: Whole, exact: Mapping[str, NDArray[Any]]) -> Whole:
         """The weighted counts in all cells of the rows of some units, in steps of a weight."""
         exact_total, exact_cells = np.zeros(self.starts[-1], np.int64), self.cells(exact)
         exact_weights = count_weights(unit, exact_cells, bound=self.bound)
         for each in exact_cells:
             inside = each >= 0
             exact_total += np.bincount(each[inside], exact_weights[inside], len(exact_total)).astype(np.int64)
-        return [exact_total]
+        return exact_total
 
 
 def _noisy_counts(
@@ -152,7 +152,7 @@ def _noisy_counts(
     sigma = ledger.charge(planned, what=what, sensitivity=sensitivity, mechanism="discrete gaussian")
     if (kept := ledger.kept()) is not None:
         return kept
-    return ledger.keep(released_counts(exact_unit_counts(rows, asked), sigma, key))
+    return ledger.keep(released_counts(exact_unit_counts(rows, [asked])[0], sigma, key))
 
 
 def released_counts(exact_steps: Whole, sigma: float, key: Key) -> Floats:
@@ -161,9 +161,23 @@ def released_counts(exact_steps: Whole, sigma: float, key: Key) -> Floats:
     return recording.released("unit counts", noisy, exact=exact_steps / STEPS)
 
 
-def exact_unit_counts(rows: PrivateRows, asked: UnitCounts) -> Whole:
-    """The weighted counts in all cells without noise, in steps of a weight."""
-    return exact_unit_sums(rows, asked)[0]
+def exact_unit_counts(rows: PrivateRows, asked: Sequence[UnitCounts]) -> list[Whole]:
+    """The weighted counts of each in all cells without noise, in steps of a weight: one pass, and weights for each."""
+    return exact_unit_sums(rows, _Together(tuple(asked)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Together:
+    """Several counts in one pass."""
+
+    counts: tuple[UnitCounts, ...]
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return [name for each in self.counts for name in each.columns]
+
+    def exact_sums(self, unit: Whole, exact: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        return [each.exact_steps(unit, exact) for each in self.counts]
 
 
 def noisy_unit_moments(
@@ -199,7 +213,7 @@ def noisy_unit_moments(
     Raises:
         BudgetExceeded: The budget does not cover it. Nothing has been read.
     """
-    bound = _checked(bound)
+    bound = checked_bound(bound)
     steps = {name: np.rint(np.clip(table, -LARGEST, LARGEST) * FIXED_POINT) for name, table in tables.items()}
     among = np.concatenate([[False], *(np.full(table.shape[1], name in set(given)) for name, table in steps.items())])
     sigma = ledger.charge(planned, what=what, sensitivity=unit_sensitivity(rows, bound), mechanism="discrete gaussian")
@@ -273,7 +287,7 @@ def unit_sensitivity(rows: PrivateRows, bound: float) -> float:
     return bound if units.known(rows._parts) else bound * rows.max_rows_per_unit
 
 
-def _checked(bound: float) -> float:
+def checked_bound(bound: float) -> float:
     bound = float(bound)
     if not (math.isfinite(bound) and bound > 0):
         raise ValueError(f"bound: expected a number > 0, got {bound}.")
