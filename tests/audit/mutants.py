@@ -215,8 +215,8 @@ MUTANTS = [
     Mutant(
         "one row of a unit is charged",
         FUSED,
-        "    sensitivity = float(rows.max_rows_per_unit)\n    sigmas = [",
-        "    sensitivity = 1.0\n    sigmas = [",
+        "return float(rows.max_rows_per_unit) if self.unit_bound is None",
+        "return 1.0 if self.unit_bound is None",
         "independent",
         "sensitivity",
     ),

@@ -15,16 +15,16 @@ from understudy.privacy.piecewise import Distribution
 from understudy.privacy.unit_weights import STEPS, count_weights, moment_weights
 from understudy.synthesizers.conditional.basis import Bases, basis_of
 from understudy.synthesizers.conditional.calibrating import calibrated
-from understudy.synthesizers.conditional.correcting import Moments, corrected_moments, corrected_pair
+from understudy.synthesizers.conditional.correcting import Moments, corrected_margins, corrected_moments, corrected_pair
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, add_stay, drawn_codes
 from understudy.synthesizers.conditional.fit import plan_families
 from understudy.synthesizers.conditional.landing import landing_of, landing_shares
 from understudy.synthesizers.conditional.learning import learned, mixed
 from understudy.synthesizers.conditional.level_maps import level_map
-from understudy.synthesizers.conditional.measuring import PairCount, Sums
+from understudy.synthesizers.conditional.measuring import Margins, PairCount, Sums
 from understudy.synthesizers.conditional.pools import coded, pair_shares, raked
-from understudy.synthesizers.conditional.shares import with_counted
-from understudy.synthesizers.conditional.targets import Released, expected_weights, targets_of
+from understudy.synthesizers.conditional.shares import Counted, Measured, fine_shares, with_counted
+from understudy.synthesizers.conditional.targets import Released, Targets, expected_weights, targets_of
 from understudy.tables.column import Column as Stated
 
 EVEN = Bins(np.linspace(0.0, 1.0, 11), nullable=False)
@@ -55,6 +55,12 @@ def test_functions_of_a_number_are_uncorrelated_and_those_of_a_category_are_flag
     assert own.linear.sum() == (1 if name == "x" else 3)
 
 
+def test_cosines_of_what_drawn_rows_do_not_change_are_linear_too():
+    own = basis_of(NUMBER, EVEN, structural=False, fixed=True)
+    assert own.degrees[own.linear].tolist() == [1, 2, 3]
+    assert basis_of(NUMBER, EVEN, structural=False).degrees[basis_of(NUMBER, EVEN, structural=False).linear] == [1]
+
+
 def test_the_function_of_a_share_is_the_share_itself_and_none_for_first_rows():
     column = Stated("s", "continuous", low=0, high=1, nullable=True)
     own = basis_of(of_shares(column), Bins(np.linspace(0, 1, 5), nullable=True), structural=True, share=True)
@@ -66,6 +72,10 @@ def _pool(bases: Bases, n: int = 20_000):
     draw = np.random.default_rng(0)
     levels = {name: draw.random(n) for name in bases.names}
     return coded(bases, levels, np.arange(n))
+
+
+def _noise(places: np.ndarray, noise: float) -> np.ndarray:
+    return np.full((len(places), len(places)), noise)
 
 
 def _truth(bases: Bases, pool) -> np.ndarray:
@@ -92,7 +102,7 @@ def test_what_is_learned_has_the_released_covariances_and_stays_as_often():
     made = tuple(type(each)(share, *list(vars(each).values())[1:]) for each, share in zip(bases.of, own, strict=True))
     bases = Bases(bases.names, bases.bins, made)
     places = np.flatnonzero(bases.linear)
-    moments = Moments(places, np.cov(pool.functions[:, places].T), 1e-3)
+    moments = Moments(places, np.cov(pool.functions[:, places].T), _noise(places, 1e-3))
     counts = {}
     for i, j in ((1, 2), (0, 3)):
         table = np.zeros((bases.bins[i].size, bases.bins[j].size))
@@ -115,7 +125,9 @@ def test_what_is_learned_has_the_released_covariances_and_stays_as_often():
 def test_a_column_is_explained_by_no_more_than_its_variance():
     bases, pool = _bases(), _pool(_bases())
     places = np.flatnonzero(bases.linear)
-    far = Moments(places, np.full((len(places), len(places)), 3.0), 1e-3)  # no rows have such covariances
+    far = Moments(
+        places, np.full((len(places), len(places)), 3.0), _noise(places, 1e-3)
+    )  # no rows have such covariances
     readable, rows = np.ones(4, bool), np.ones(pool.count, bool)
     targets = targets_of(2, bases, Released(far, {}), pool, rows, readable=readable, prior=np.ones(4))
     assert 0 < np.abs(targets.covariances).max() <= 1.0
@@ -124,7 +136,7 @@ def test_a_column_is_explained_by_no_more_than_its_variance():
 def test_what_noise_hides_is_not_read():
     bases, pool = _bases(), _pool(_bases())
     places = np.flatnonzero(bases.linear)
-    little = Moments(places, np.full((len(places), len(places)), 0.01), 0.1)
+    little = Moments(places, np.full((len(places), len(places)), 0.01), _noise(places, 0.1))
     readable, rows = np.ones(4, bool), np.ones(pool.count, bool)
     targets = targets_of(2, bases, Released(little, {}), pool, rows, readable=readable, prior=np.ones(4))
     assert not len(targets.reads)
@@ -142,15 +154,32 @@ def test_half_a_step_has_the_mean_of_both_logits_even_if_they_read_other_functio
     assert mixed(old, new, 1.0) is new and mixed(None, new, 0.5) is new
 
 
+NOTHING = Margins({}, {}, 1.0, 1.0)
+
+
 def test_shares_from_an_encoder_and_from_counted_pairs_are_weighted_by_their_precision():
     bases = _bases()
     shares = np.linspace(1.0, 2.0, 10) / 15.0
-    pair = PairCount(2, 3, np.outer(shares, [0.5, 0.3, 0.2]), 0.01, 1e3)
-    found = with_counted(bases, {"y": 0.01 * np.sqrt(3.0)}, [pair]).of[2].shares  # as precise as the sum of three
+    counted = Counted(NOTHING, [PairCount(2, 3, np.outer(shares, [0.5, 0.3, 0.2]), 0.01, 1e3)])
+    found = with_counted(bases, {"y": 0.01 * np.sqrt(3.0)}, counted).of[2].shares  # as precise as the sum of three
     assert np.allclose(found, (shares + 0.1) / 2)
     assert found.sum() == pytest.approx(1.0)
-    assert np.allclose(with_counted(bases, {"y": 1e-6}, [pair]).of[2].shares, 0.1)
-    assert np.array_equal(with_counted(bases, {"y": 1.0}, [pair]).of[3].shares, bases.of[3].shares)
+    assert np.allclose(with_counted(bases, {"y": 1e-6}, counted).of[2].shares, 0.1)
+    assert np.array_equal(with_counted(bases, {"y": 1.0}, counted).of[3].shares, bases.of[3].shares)
+
+
+def test_shares_of_bins_are_sums_of_fine_ones_which_keep_their_part():
+    bases, fine = _bases(), Bins(np.linspace(0.0, 1.0, 31), nullable=False)
+    assert fine.within(EVEN).tolist() == np.repeat(np.arange(10), 3).tolist()
+    counted = np.tile([1.0, 2.0, 0.0], 10) * np.repeat(np.linspace(1.0, 2.0, 10), 3) / 45.0
+    margins = Margins({2: fine}, {2: counted}, 1e-3, 1.0)
+    found = with_counted(
+        bases, {"y": 1e-6}, Counted(margins, [])
+    )  # of a column counted by itself the encoder says nothing
+    assert np.allclose(found.of[2].shares, np.linspace(1.0, 2.0, 10) / 15.0)
+    assert np.allclose(fine_shares(2, found, margins).shares, counted)
+    empty = Margins({2: fine}, {2: np.zeros(30)}, 1e-3, 1.0)
+    assert np.allclose(fine_shares(2, bases, empty).shares, 1 / 30)
 
 
 def test_a_density_draws_what_is_not_given_and_is_the_same_from_its_arrays():
@@ -186,8 +215,18 @@ def test_a_gap_leads_from_the_row_before_to_an_order_and_beyond_the_last_to_none
     codes = landing.codes(np.array([0.005, 0.995, np.nan]))
     assert codes.shape == (3, 5) and codes[0, :4].tolist() == [0, 0, 1, 1]
     assert (codes[1, 1:4] == 10).all()  # there is no such day
-    shares = landing_shares(landing, start, gap, (days, bins))
+    shares = landing_shares(landing, start, np.array([0.15, 0.15, 0.15, 0.15, 0.4]), np.full(10, 0.1))
     assert len(shares) == landing.size == 11 and abs(shares.sum() - 0.6) < 0.01 and shares[-1] < 1e-3
+
+
+def test_weights_stay_bounded_if_no_density_has_the_gaps_and_the_orders_that_were_measured():
+    bases, pool = _bases(), _pool(_bases(), 2_000)
+    pool = dataclasses.replace(pool, landings=np.tile(np.arange(10), (2_000, 1)))  # a gap of bin i leads to order i
+    up, down = np.linspace(0.01, 0.19, 10), np.linspace(0.19, 0.01, 10)
+    targets = Targets(np.zeros(0, np.int64), np.zeros((0, 5)), np.zeros((0, 5)), np.zeros(0), up, landings=down)
+    found = learned(2, bases, targets, pool, np.ones(2_000, bool), None)
+    assert np.abs(np.r_[found.constants, found.landings]).max() < 1e3
+    assert np.isfinite(found.constants).all()
 
 
 def test_raked_rows_have_the_measured_shares_and_pairs_those_of_drawn_columns():
@@ -212,7 +251,7 @@ def test_rows_that_have_no_measured_value_keep_their_weights():
 def test_the_plan_of_a_table_of_children_takes_the_share_that_it_is_given():
     planned = plan_families(5, share=0.6)
     assert sum(each.share for each in planned) == pytest.approx(0.6)
-    assert [each.times for each in planned] == [1, 15, 15]
+    assert [each.times for each in planned] == [1, 1, 15, 15]
 
 
 def _families(bases: Bases, seed: int, alike: float):
@@ -237,16 +276,29 @@ def test_what_weights_do_to_families_is_made_good_by_drawn_ones():
         assert np.abs(found.shares - plain).max() < most and found.noise > pair.noise
     assert np.abs(weighted / weighted.sum() - plain).max() > 0.004  # there was something to make good
 
+    fine = {j: bases.bins[j] for j in (1, 2)}
+    both = private.codes[1:3] + np.array([[0], [10]])
+    weights = count_weights(private.unit, both, bound=2.5) / STEPS
+    margins = Margins(fine, {j: np.bincount(private.codes[j], weights, 10) / 20_000 for j in fine}, 1e-4, 2.5)
+    single = np.bincount(private.codes[1], minlength=10) / 20_000
+    for pool, most in ((private, 1e-9), (drawn, 0.004)):
+        found = corrected_margins(margins, dataclasses.replace(pool, fine={j: pool.codes[j] for j in fine}))
+        assert np.abs(found.shares[1] - single).max() < most and found.noise > margins.noise
+
     places, bound = np.flatnonzero(bases.linear), 8.0
     given = bases.owners[places] < 2
-    x = private.functions[:, places].astype(np.float64)
-    one = np.c_[np.ones(len(x)), x]
-    weights = moment_weights(private.unit, one[:, np.r_[True, ~given]], x[:, given], bound=bound) / STEPS
-    sums = Sums(places, given, (one * weights[:, None]).T @ one / len(x), 1e-4, bound)
+    x, scales = private.functions[:, places].astype(np.float64), np.linspace(0.5, 1.0, len(places))
+    one, scaled = np.c_[np.ones(len(x)), x], x * scales
+    drawn_ones = np.c_[np.ones(len(x)), scaled[:, ~given]]
+    weights = moment_weights(private.unit, drawn_ones, scaled[:, given], bound=bound) / STEPS
+    sums = Sums(places, given, scales, (one * weights[:, None]).T @ one / len(x), 1e-4, bound)
     exact = np.cov(x.T, bias=True)
     exact[np.ix_(given, given)] = 0.0
     assert np.abs(corrected_moments(sums, private).covariances - exact).max() < 1e-6
-    assert np.abs(corrected_moments(sums, drawn).covariances - exact).max() < 0.05
+    found = corrected_moments(sums, drawn)
+    assert np.abs(found.covariances - exact).max() < 0.05
+    kept = weights.mean()
+    assert np.allclose(found.noise, 1e-4 / kept / np.outer(scales, scales))  # half a scale, twice the noise
 
 
 def test_covariances_that_no_weights_could_make_are_taken_for_noise():
@@ -261,7 +313,7 @@ def test_a_calibrated_density_moves_towards_shares_and_covariances_of_drawn_rows
     bases, pool = _bases(), _pool(_bases())
     _truth(bases, pool)
     places = np.flatnonzero(bases.linear)
-    moments = Moments(places, np.cov(pool.functions[:, places].T, bias=True), 1e-3)
+    moments = Moments(places, np.cov(pool.functions[:, places].T, bias=True), _noise(places, 1e-3))
     rows, every = np.ones(pool.count, bool), np.ones(4, bool)
     targets = targets_of(2, bases, Released(moments, {}), pool, rows, readable=every, prior=np.ones(4))
     uneven = np.linspace(0.5, 1.5, 10) / 10
@@ -297,7 +349,7 @@ def _uneven(nullable: bool = False) -> tuple[Bins, np.ndarray]:
 
 def test_levels_are_shown_with_the_measured_shares_in_their_order_and_read_as_they_were_drawn():
     bins, level = _uneven()
-    made = level_map(level, bins, basis_of(NUMBER, bins, structural=False), noise=0.0)
+    made = level_map(level, bins, Measured(np.full(10, 0.1), 0.0))
     shown = made.show(level)
     held = np.bincount(bins.code_of(level), minlength=10) / len(level)
     assert np.abs(held - 0.1).sum() / 2 > 0.09
@@ -310,12 +362,12 @@ def test_levels_are_shown_with_the_measured_shares_in_their_order_and_read_as_th
 
 def test_what_noise_explains_is_shown_as_it_was_drawn_and_what_it_explains_in_part_moves_in_part():
     bins, level = _uneven()
-    own = basis_of(NUMBER, bins, structural=False)
-    assert level_map(level, bins, own, noise=0.03) is None  # ten bins of it: 0.12 in total variation
-    assert level_map(np.full(5, np.nan), bins, own, noise=0.0) is None
+    even = np.full(10, 0.1)
+    assert level_map(level, bins, Measured(even, 0.03)) is None  # ten bins of it: 0.12 in total variation
+    assert level_map(np.full(5, np.nan), bins, Measured(even, 0.0)) is None
     apart = [np.abs(np.bincount(bins.code_of(level), minlength=10) / len(level) - 0.1).sum() / 2]
     for noise in (0.015, 0.0):
-        shown = level_map(level, bins, own, noise=noise).show(level)
+        shown = level_map(level, bins, Measured(even, noise)).show(level)
         apart.append(np.abs(np.bincount(bins.code_of(shown), minlength=10) / len(shown) - 0.1).sum() / 2)
     assert apart[0] > apart[1] + 0.02 > apart[2] + 0.04
     expected = (10 * 0.015 / np.sqrt(2 * np.pi) / apart[0]) ** 2
@@ -325,7 +377,7 @@ def test_what_noise_explains_is_shown_as_it_was_drawn_and_what_it_explains_in_pa
 def test_a_density_draws_the_same_given_levels_that_are_shown_and_draws_others_as_they_are_shown():
     bases = _bases()
     bins, level = _uneven()
-    made = level_map(level, bins, bases.of[1], noise=0.0)
+    made = level_map(level, bins, Measured(np.full(10, 0.1), 0.0))
     reads = bases.functions_of(1)
     column = Column(reads, np.full((5, 5), 0.3), np.zeros(10))
     letter = Column(np.zeros(0, np.int64), np.zeros((0, 3)), np.zeros(3))

@@ -51,7 +51,7 @@ from understudy.tables.schema import Schema
 
 FAMILY_POOL = 75 / 256
 """Families that children are learned from have this part of `pool_rows`: they are drawn a dozen times."""
-FAMILY_ENCODING = 0.2
+FAMILY_ENCODING = 0.4
 """The distributions of the columns of children have this part of `encoding_share`: what a unit adds to their counts is
 bounded, and columns are counted again, by themselves and in pairs."""
 
