@@ -47,7 +47,7 @@ from understudy.synthesizers.conditional.measuring import (
     measure_moments,
 )
 from understudy.synthesizers.conditional.pools import CodedPool, coded, pair_shares, raked
-from understudy.synthesizers.conditional.shares import Counted, encoder_noise, fine_shares, with_counted
+from understudy.synthesizers.conditional.shares import Counted, Measured, encoder_noise, fine_shares, with_counted
 from understudy.synthesizers.conditional.targets import Released, targets_of
 
 Floats = NDArray[np.float64]
@@ -76,6 +76,8 @@ STAYING = 0.3
 MAPPINGS, MAPPED_POOL = 2, 2
 """So often levels are mapped, on families of so many times the rows of a fit. Means of earlier rows change with it, and
 so does what is drawn given them."""
+FINE = 0.03
+"""... by fine bins, unless noise alone would be such a distance of their shares."""
 MARGINS_PART, MOMENTS_PART, CHOICE_PART = 0.08, 0.3, 0.08
 """Parts of what is left beside the encoder; the rest counts pairs."""
 MOST_RAKED = 40
@@ -177,7 +179,7 @@ class _Fitting:
         self._stays = [(i, j) for i, j in zip(before, categories, strict=True) if i != j]
         shared = np.flatnonzero(~given | (self._earlier & ~self._smooth))
         self._noise = encoder_noise(encoder, [bases.names[j] for j in shared], ledger)
-        self._known = margins
+        self._known, self._measured = margins, dict[str, Measured]()
 
     def _start(self, j: int) -> Column:
         """A column that depends on nothing."""
@@ -260,8 +262,10 @@ class _Fitting:
         for j in np.flatnonzero(self._drawn & ~self._forced).tolist():
             if not self._bases.of[j].number:
                 continue
-            name, measured = self._bases.names[j], fine_shares(j, self._bases, self._known)
-            made = level_map(self.density.as_drawn(j, levels[name]), self._margins.bins[j], measured)
+            name, bins, measured = self._bases.names[j], self._margins.bins[j], fine_shares(j, self._bases, self._known)
+            if measured.distance > FINE:
+                bins, measured = self._bases.bins[j], self._measured[name]
+            made = level_map(self.density.as_drawn(j, levels[name]), bins, measured)
             if made is not None:
                 maps |= {place[each]: made for each in (name, f"previous.{name}", f"mean.{name}") if each in place}
         self.density = dataclasses.replace(self.density, maps=maps)
@@ -270,7 +274,7 @@ class _Fitting:
         """What was released, as a pool says that it is without weights; shares of columns follow from it."""
         pairs = {at: corrected_pair(each, self._bases, pool) for at, each in self._counted.items()}
         self._known = corrected_margins(self._margins, pool)
-        self._bases = with_counted(self._encoded, self._noise, Counted(self._known, pairs.values()))
+        self._bases, self._measured = with_counted(self._encoded, self._noise, Counted(self._known, pairs.values()))
         self.density = dataclasses.replace(self.density, bases=self._bases)
         return Released(corrected_moments(self._sums, pool), pairs)
 

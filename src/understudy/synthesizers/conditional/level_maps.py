@@ -64,8 +64,7 @@ def level_map(level: Floats, bins: Bins, measured: Measured) -> LevelMap | None:
     masses = np.maximum(measured.shares[: len(bins.edges) - 1], LEAST_STEP)
     shares = masses / masses.sum()
     held = np.bincount(bins.code_of(here), minlength=len(shares))[: len(shares)] / len(here)
-    by_noise = len(shares) * measured.noise / math.sqrt(2 * math.pi)
-    part = _worth_mending(float(np.abs(held - shares).sum()) / 2, math.hypot(by_noise, EDGES))
+    part = _worth_mending(float(np.abs(held - shares).sum()) / 2, math.hypot(measured.distance, EDGES))
     if part <= 0.0:
         return None
     wanted = np.cumsum(held + part * (shares - held))

@@ -41,19 +41,20 @@ class Counted(NamedTuple):
     pairs: Collection[PairCount]
 
 
-def with_counted(bases: Bases, noise: Mapping[str, float], counted: Counted) -> Bases:
-    """The bases with the shares of some columns found from all that counted them.
+def with_counted(bases: Bases, noise: Mapping[str, float], counted: Counted) -> tuple[Bases, dict[str, "Measured"]]:
+    """The bases with the shares of some columns found from all that counted them, and these with what noise is left.
 
     Args:
         bases: As the encoder has them.
         noise: Of the columns that are found anew, what `encoder_noise` says.
     """
-    made = list(bases.of)
+    made, found = list(bases.of), dict[str, Measured]()
     for j, name in enumerate(bases.names):
         if name in noise:
             first = Measured(made[j].shares / made[j].shares.sum(), noise[name])
-            made[j] = dataclasses.replace(made[j], shares=_combined(j, bases.bins[j], first, counted).shares)
-    return dataclasses.replace(bases, of=tuple(made))
+            found[name] = _combined(j, bases.bins[j], first, counted)
+            made[j] = dataclasses.replace(made[j], shares=found[name].shares)
+    return dataclasses.replace(bases, of=tuple(made)), found
 
 
 class Measured(NamedTuple):
@@ -61,6 +62,11 @@ class Measured(NamedTuple):
 
     shares: Floats
     noise: float
+
+    @property
+    def distance(self) -> float:
+        """The total variation distance that noise alone makes."""
+        return len(self.shares) * self.noise / math.sqrt(2 * math.pi)
 
 
 def fine_shares(j: int, bases: Bases, margins: Margins) -> Measured:
@@ -75,15 +81,15 @@ def fine_shares(j: int, bases: Bases, margins: Margins) -> Measured:
 
 
 def _combined(j: int, bins: Bins, first: Measured, counted: Counted) -> Measured:
-    """What the encoder, or where there are any the counts by themselves, and the sums of pairs say together."""
+    """What the encoder, the counts by themselves and the sums of pairs say together."""
     margins, pairs = counted
-    if j in margins.bins:
-        fine = margins.bins[j]
-        finer = fine.size / bins.size
-        shares = np.bincount(fine.within(bins), margins.shares[j], bins.size)
-        first = Measured(shares / max(float(shares.sum()), 1e-12), margins.noise * math.sqrt(finer))
     precision = first.noise**-2.0
     total = first.shares * precision
+    if j in margins.bins:
+        fine = margins.bins[j]
+        own = margins.noise**-2.0 * bins.size / fine.size
+        total += np.bincount(fine.within(bins), margins.shares[j], bins.size) * own
+        precision += own
     for each in pairs:
         if j in (each.first, each.second):
             summed_up = each.shares.sum(axis=1 if each.first == j else 0)
