@@ -161,23 +161,26 @@ def test_shares_from_an_encoder_and_from_counted_pairs_are_weighted_by_their_pre
     bases = _bases()
     shares = np.linspace(1.0, 2.0, 10) / 15.0
     counted = Counted(NOTHING, [PairCount(2, 3, np.outer(shares, [0.5, 0.3, 0.2]), 0.01, 1e3)])
-    found = with_counted(bases, {"y": 0.01 * np.sqrt(3.0)}, counted).of[2].shares  # as precise as the sum of three
+    found = with_counted(bases, {"y": 0.01 * np.sqrt(3.0)}, counted)[0].of[2].shares  # as precise as the sum of three
     assert np.allclose(found, (shares + 0.1) / 2)
     assert found.sum() == pytest.approx(1.0)
-    assert np.allclose(with_counted(bases, {"y": 1e-6}, counted).of[2].shares, 0.1)
-    assert np.array_equal(with_counted(bases, {"y": 1.0}, counted).of[3].shares, bases.of[3].shares)
+    assert np.allclose(with_counted(bases, {"y": 1e-6}, counted)[0].of[2].shares, 0.1)
+    assert np.array_equal(with_counted(bases, {"y": 1.0}, counted)[0].of[3].shares, bases.of[3].shares)
 
 
 def test_shares_of_bins_are_sums_of_fine_ones_which_keep_their_part():
     bases, fine = _bases(), Bins(np.linspace(0.0, 1.0, 31), nullable=False)
     assert fine.within(EVEN).tolist() == np.repeat(np.arange(10), 3).tolist()
     counted = np.tile([1.0, 2.0, 0.0], 10) * np.repeat(np.linspace(1.0, 2.0, 10), 3) / 45.0
-    margins = Margins({2: fine}, {2: counted}, 1e-3, 1.0)
-    found = with_counted(
-        bases, {"y": 1e-6}, Counted(margins, [])
-    )  # of a column counted by itself the encoder says nothing
+    margins = Margins({2: fine}, {2: counted}, 1e-9, 1.0)
+    found, measured = with_counted(bases, {"y": 1.0}, Counted(margins, []))
     assert np.allclose(found.of[2].shares, np.linspace(1.0, 2.0, 10) / 15.0)
+    assert measured["y"].noise == pytest.approx(1e-9 * np.sqrt(3.0)) and measured["y"].distance < 1e-8
     assert np.allclose(fine_shares(2, found, margins).shares, counted)
+    weighted, _ = with_counted(bases, {"y": 0.0}, Counted(dataclasses.replace(margins, noise=0.006 / np.sqrt(3.0)), []))
+    assert np.allclose(
+        weighted.of[2].shares, (np.linspace(1.0, 2.0, 10) / 15.0 + 0.1) / 2
+    )  # however sure the encoder is
     empty = Margins({2: fine}, {2: np.zeros(30)}, 1e-3, 1.0)
     assert np.allclose(fine_shares(2, bases, empty).shares, 1 / 30)
 

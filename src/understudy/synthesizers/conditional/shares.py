@@ -24,6 +24,8 @@ from understudy.synthesizers.conditional.measuring import Margins, PairCount
 
 Floats = NDArray[np.float64]
 
+APART = 0.06
+"""Weights of units move the encoder's shares by about this part of a bin."""
 LEAST_SHARE = 1e-4
 """No bin is taken to hold less than this share, however little was counted."""
 
@@ -83,7 +85,8 @@ def fine_shares(j: int, bases: Bases, margins: Margins) -> Measured:
 def _combined(j: int, bins: Bins, first: Measured, counted: Counted) -> Measured:
     """What the encoder, the counts by themselves and the sums of pairs say together."""
     margins, pairs = counted
-    precision = first.noise**-2.0
+    apart = APART / bins.size if j in margins.bins else 0.0  # then the encoder's shares are those of weighted rows
+    precision = 1.0 / (first.noise**2 + apart**2)
     total = first.shares * precision
     if j in margins.bins:
         fine = margins.bins[j]
