@@ -14,9 +14,11 @@ from ledgers import assert_is_noise, both_keys, ledger_for, tried_hard
 from understudy.core.randomness import Key
 from understudy.privacy import recording
 from understudy.privacy.counts import noisy_counts
+from understudy.privacy.fused_counts import ColumnCount, noisy_column_counts
 from understudy.privacy.plan import BudgetExceeded
+from understudy.privacy.row_maps import Code
 from understudy.privacy.rows import PrivateRows, lock
-from understudy.privacy.unit_sums import noisy_unit_counts, noisy_unit_moments
+from understudy.privacy.unit_sums import noisy_unit_counts, noisy_unit_margins, noisy_unit_moments
 from understudy.privacy.unit_weights import STEPS
 
 SHAPE = (3, 4)
@@ -54,6 +56,20 @@ def counts_of(rows, bound, *, noise=1e-3, key=None):
     return noisy_unit_counts(rows, ["a", "b"], SHAPE, bound=bound, ledger=ledger, key=key or Key.new(0), **ASKED)
 
 
+def margins_of(rows, bound, *, noise=1e-3, key=None):
+    """Counts of both columns in one release, one after the other."""
+    ledger, sizes = ledger_for(noise=noise), dict(zip("ab", SHAPE, strict=True))
+    found = noisy_unit_margins(rows, sizes, bound=bound, ledger=ledger, key=key or Key.new(0), **ASKED)
+    return np.concatenate([found["a"], found["b"]])
+
+
+def column_of(rows, bound, *, noise=1e-3, key=None):
+    """The second column, counted by itself with a bound."""
+    row_map, ledger = Code("b", SHAPE[1], -1), ledger_for(noise=noise)
+    asked = ColumnCount(row_map=row_map, bins=SHAPE[1], key=key or Key.new(0), unit_bound=bound, **ASKED)
+    return noisy_column_counts(rows, [asked], ledger=ledger)[0]
+
+
 def moments_of(rows, bound, given=(), *, noise=1e-3, key=None):
     ledger = ledger_for(noise=noise)
     return noisy_unit_moments(rows, TABLES, given, bound=bound, ledger=ledger, key=key or Key.new(0), **ASKED)
@@ -63,7 +79,7 @@ def answers_of(table, bound, partitions=1):
     """The exact counts and moments of a table."""
     rows = rows_of(table, partitions)
     found = [exact_of(functools.partial(moments_of, rows, bound, each)) for each in ((), ("a",), ("b",))]
-    return [exact_of(lambda: counts_of(rows, bound)), *found]
+    return [exact_of(functools.partial(each, rows, bound)) for each in (counts_of, margins_of, column_of)] + found
 
 
 @tried_hard
@@ -96,6 +112,9 @@ def test_units_within_the_bound_count_every_row():
     rows = rows_of(table)
     plain = noisy_counts(rows, ["a", "b"], SHAPE, ledger=ledger_for(), key=Key.new(0), **ASKED)
     np.testing.assert_array_equal(exact_of(lambda: counts_of(rows, 3.001)), np.rint(plain).ravel())
+    both = np.r_[np.rint(plain).sum(axis=1), np.rint(plain).sum(axis=0)]
+    np.testing.assert_array_equal(exact_of(lambda: margins_of(rows, 4.3)), both)  # √(2 · 9) if all rows are alike
+    np.testing.assert_array_equal(exact_of(lambda: column_of(rows, 3.001)), both[3:])
     x = np.c_[np.ones(60), TABLES["a"][table[:, 1]], TABLES["b"][table[:, 2]]]
     np.testing.assert_allclose(moments_of(rows, 1e3), x.T @ x, atol=6.0)
 
@@ -109,6 +128,9 @@ def test_codes_outside_count_nowhere():
     moments = exact_of(lambda: moments_of(rows_of([[1, -1, 4]]), 100.0))
     assert moments[0] == 1.0 and (moments[1:] == 0).all()
     assert exact_of(lambda: counts_of(rows_of([[1, -1, 2], [2, 0, 4]]), 100.0)).sum() == 0
+    np.testing.assert_array_equal(
+        exact_of(lambda: margins_of(rows_of([[1, -1, 2], [2, 0, 4]]), 100.0)), [1, 0, 0, 0, 0, 1, 0]
+    )
 
 
 @pytest.mark.parametrize("partitions", [2, 5, 40])
@@ -132,6 +154,9 @@ def test_sums_get_the_noise_that_was_charged(key):
     rows, runs = rows_of([[1, 0, 0]]), range(400)
     counts = [counts_of(rows, 2.0, noise=3.0, key=key.child(str(i))) for i in runs]
     assert_is_noise(np.ravel(counts - counts_of(rows, 2.0)), 6.0)
+    for mechanism in (margins_of, column_of):
+        found = [mechanism(rows, 2.0, noise=3.0, key=key.child(str(i))) for i in runs]
+        assert_is_noise(np.ravel(found - mechanism(rows, 2.0)), 6.0)
     moments = np.array([moments_of(rows, 2.0, noise=3.0, key=key.child(str(i))) for i in runs]) - moments_of(rows, 2.0)
     assert_is_noise(np.ravel(moments[:, range(4), range(4)]), 6.0)
     upper = np.triu_indices(4, 1)
@@ -143,6 +168,10 @@ def test_a_bound_that_bounds_nothing_is_refused_before_anything_is_charged(bound
     ledger = ledger_for()
     with pytest.raises(ValueError, match="bound"):
         noisy_unit_counts(rows_of([[1, 0, 0]]), ["a", "b"], SHAPE, bound=bound, ledger=ledger, key=Key.new(0), **ASKED)
+    with pytest.raises(ValueError, match="bound"):
+        noisy_unit_margins(rows_of([[1, 0, 0]]), {"a": 3}, bound=bound, ledger=ledger, key=Key.new(0), **ASKED)
+    with pytest.raises(ValueError, match="bound"):
+        column_of(rows_of([[1, 0, 0]]), bound)
     assert ledger.left("it") == 1
 
 
@@ -158,7 +187,8 @@ def test_a_spent_ledger_is_refused():
 def test_noise_hides_the_fractions_of_weighted_sums_too(noise, key):
     """Weights are fractions: noise on whole numbers would show those of a unit in every cell that it is in."""
     table = [(1, 0, 0), (1, 0, 0), (1, 1, 2)]
-    for found in (counts_of(rows_of(table), 0.7, noise=noise, key=key), moments_of(rows_of(table), 0.7, key=key)):
+    mechanisms = [each(rows_of(table), 0.7, noise=noise, key=key) for each in (counts_of, margins_of, column_of)]
+    for found in (*mechanisms, moments_of(rows_of(table), 0.7, key=key)):
         steps = np.unique(found * STEPS)
         np.testing.assert_array_equal(found * STEPS * 2**20, np.rint(found * STEPS * 2**20))
         fractions = (found[found != 0] * STEPS) % STEPS

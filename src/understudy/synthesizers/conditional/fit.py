@@ -1,7 +1,7 @@
 """A table of children is fitted: what is measured of it, and how its densities learn that.
 
-1. Second moments of the linear functions of the context and of all columns, in one release. What weights of units do
-   to them, and to counts, drawn families say (correcting.py).
+1. All columns by themselves, in one release, and second moments of the linear functions of the context and of all
+   columns, in another. What weights of units do to these, and to counts, drawn families say (correcting.py).
 2. Families are drawn, and the densities are fitted on their contexts (learning.py); again, until contexts have settled.
 3. Pairs of columns that drawn families have most wrong are chosen, counted and learned, in a few rounds.
 4. Families are drawn and densities fitted a few times more, and at last moved a little (calibrating.py); what their
@@ -107,7 +107,7 @@ def fit_conditional(
         pool_rows: About so many rows are drawn for a fit, beside those of the fit before.
 
     Privacy:
-        Rows are read by `measure_moments` and by `PairRounds`.
+        Rows are read by `measure_margins`, by `measure_moments` and by `PairRounds`.
     """
     bins, names = make_bins(encoder, BINS), encoder.schema.names
     fixed = [name for name in simulation.given if name not in simulation.structural]
