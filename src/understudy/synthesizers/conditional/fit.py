@@ -77,7 +77,7 @@ MAPPINGS, MAPPED_POOL = 2, 2
 """So often levels are mapped, on families of so many times the rows of a fit. Means of earlier rows change with it, and
 so does what is drawn given them."""
 FINE = 0.03
-"""... by fine bins, unless noise alone would be such a distance of their shares."""
+"""Levels are mapped by fine bins, unless noise alone would put their shares so far off."""
 MARGINS_PART, MOMENTS_PART, CHOICE_PART = 0.08, 0.3, 0.08
 """Parts of what is left beside the encoder; the rest counts pairs."""
 MOST_RAKED = 40
