@@ -55,12 +55,6 @@ def test_functions_of_a_number_are_uncorrelated_and_those_of_a_category_are_flag
     assert own.linear.sum() == (1 if name == "x" else 3)
 
 
-def test_cosines_of_what_drawn_rows_do_not_change_are_linear_too():
-    own = basis_of(NUMBER, EVEN, structural=False, fixed=True)
-    assert own.degrees[own.linear].tolist() == [1, 2, 3]
-    assert basis_of(NUMBER, EVEN, structural=False).degrees[basis_of(NUMBER, EVEN, structural=False).linear] == [1]
-
-
 def test_the_function_of_a_share_is_the_share_itself_and_none_for_first_rows():
     column = Stated("s", "continuous", low=0, high=1, nullable=True)
     own = basis_of(of_shares(column), Bins(np.linspace(0, 1, 5), nullable=True), structural=True, share=True)
@@ -72,10 +66,6 @@ def _pool(bases: Bases, n: int = 20_000):
     draw = np.random.default_rng(0)
     levels = {name: draw.random(n) for name in bases.names}
     return coded(bases, levels, np.arange(n))
-
-
-def _noise(places: np.ndarray, noise: float) -> np.ndarray:
-    return np.full((len(places), len(places)), noise)
 
 
 def _truth(bases: Bases, pool) -> np.ndarray:
@@ -102,7 +92,7 @@ def test_what_is_learned_has_the_released_covariances_and_stays_as_often():
     made = tuple(type(each)(share, *list(vars(each).values())[1:]) for each, share in zip(bases.of, own, strict=True))
     bases = Bases(bases.names, bases.bins, made)
     places = np.flatnonzero(bases.linear)
-    moments = Moments(places, np.cov(pool.functions[:, places].T), _noise(places, 1e-3))
+    moments = Moments(places, np.cov(pool.functions[:, places].T), 1e-3)
     counts = {}
     for i, j in ((1, 2), (0, 3)):
         table = np.zeros((bases.bins[i].size, bases.bins[j].size))
@@ -136,7 +126,7 @@ def test_a_column_is_explained_by_no_more_than_its_variance():
 def test_what_noise_hides_is_not_read():
     bases, pool = _bases(), _pool(_bases())
     places = np.flatnonzero(bases.linear)
-    little = Moments(places, np.full((len(places), len(places)), 0.01), _noise(places, 0.1))
+    little = Moments(places, np.full((len(places), len(places)), 0.01), 0.1)
     readable, rows = np.ones(4, bool), np.ones(pool.count, bool)
     targets = targets_of(2, bases, Released(little, {}), pool, rows, readable=readable, prior=np.ones(4))
     assert not len(targets.reads)
@@ -290,18 +280,14 @@ def test_what_weights_do_to_families_is_made_good_by_drawn_ones():
 
     places, bound = np.flatnonzero(bases.linear), 8.0
     given = bases.owners[places] < 2
-    x, scales = private.functions[:, places].astype(np.float64), np.linspace(0.5, 1.0, len(places))
-    one, scaled = np.c_[np.ones(len(x)), x], x * scales
-    drawn_ones = np.c_[np.ones(len(x)), scaled[:, ~given]]
-    weights = moment_weights(private.unit, drawn_ones, scaled[:, given], bound=bound) / STEPS
-    sums = Sums(places, given, scales, (one * weights[:, None]).T @ one / len(x), 1e-4, bound)
+    x = private.functions[:, places].astype(np.float64)
+    one = np.c_[np.ones(len(x)), x]
+    weights = moment_weights(private.unit, one[:, np.r_[True, ~given]], x[:, given], bound=bound) / STEPS
+    sums = Sums(places, given, (one * weights[:, None]).T @ one / len(x), 1e-4, bound)
     exact = np.cov(x.T, bias=True)
     exact[np.ix_(given, given)] = 0.0
     assert np.abs(corrected_moments(sums, private).covariances - exact).max() < 1e-6
-    found = corrected_moments(sums, drawn)
-    assert np.abs(found.covariances - exact).max() < 0.05
-    kept = weights.mean()
-    assert np.allclose(found.noise, 1e-4 / kept / np.outer(scales, scales))  # half a scale, twice the noise
+    assert np.abs(corrected_moments(sums, drawn).covariances - exact).max() < 0.05
 
 
 def test_covariances_that_no_weights_could_make_are_taken_for_noise():
@@ -316,7 +302,7 @@ def test_a_calibrated_density_moves_towards_shares_and_covariances_of_drawn_rows
     bases, pool = _bases(), _pool(_bases())
     _truth(bases, pool)
     places = np.flatnonzero(bases.linear)
-    moments = Moments(places, np.cov(pool.functions[:, places].T, bias=True), _noise(places, 1e-3))
+    moments = Moments(places, np.cov(pool.functions[:, places].T, bias=True), 1e-3)
     rows, every = np.ones(pool.count, bool), np.ones(4, bool)
     targets = targets_of(2, bases, Released(moments, {}), pool, rows, readable=every, prior=np.ones(4))
     uneven = np.linspace(0.5, 1.5, 10) / 10

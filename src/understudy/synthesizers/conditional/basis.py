@@ -4,8 +4,7 @@ A number has its score and cosines of its level, of mean 0 and variance 1 over i
 other, and a flag for missing values. A category has a flag for each of its values. The share of a category among
 earlier siblings has one function, itself, so that all shares of a column together are no longer than its flags. The
 *linear* ones are the score of a number, a share, and the flags of the commonest values of a category: products of two
-of these are second moments. Of ancestors' numbers and of a row's place among its siblings, which no row that is drawn
-changes, the first cosines are among them, each the less the higher its frequency.
+of these are second moments.
 
 The one rule: all of it is public, made of the encoder.
 """
@@ -27,8 +26,6 @@ Whole = NDArray[np.int64]
 
 DEGREE = 5
 """The highest frequency of a cosine."""
-FIXED_DEGREE = 3
-"""Of what drawn rows do not change, cosines of up to this frequency are linear functions too."""
 MOST_CATEGORIES = 8
 """So many of the commonest values of a category have linear flags."""
 LEAST_SHARE = 1e-4
@@ -54,11 +51,10 @@ class Basis:
     number: bool
 
 
-def basis_of(known: ColumnEncoder, bins: Bins, *, structural: bool, share: bool = False, fixed: bool = False) -> Basis:
+def basis_of(known: ColumnEncoder, bins: Bins, *, structural: bool, share: bool = False) -> Basis:
     """The functions of a column.
 
     Args:
-        fixed: Whether it stays as it is, whatever rows are drawn.
         structural: Whether it is missing where its place among its siblings says so; then there is no flag for it.
         share: Whether it is the share of a category in some rows. Its function is the share itself, the mean of flags.
     """
@@ -83,7 +79,7 @@ def basis_of(known: ColumnEncoder, bins: Bins, *, structural: bool, share: bool 
         table[:-1, : powers.shape[1]] = powers
         table[-1, powers.shape[1] :] = 1.0
     degrees = np.append(np.arange(powers.shape[1]) + 1, np.ones(flags, np.int64))
-    linear = np.append(np.arange(powers.shape[1]) < (FIXED_DEGREE if fixed else 1), np.ones(flags, bool))
+    linear = np.append(np.arange(powers.shape[1]) == 0, np.ones(flags, bool))
     return Basis(shares, table, degrees, linear, True)
 
 
@@ -127,10 +123,6 @@ class Bases:
         return np.repeat(np.arange(len(self.of)), [each.table.shape[1] for each in self.of])
 
     @property
-    def degrees(self) -> Whole:
-        return np.concatenate([each.degrees for each in self.of])
-
-    @property
     def means(self) -> Floats:
         """Of all functions, as the encoder has them."""
         return np.concatenate([each.shares @ each.table for each in self.of])
@@ -150,17 +142,10 @@ def bases_of(
     order: Sequence[str],
     structural: Collection[str],
     shares: Collection[str],
-    fixed: Collection[str] = (),
 ) -> Bases:
     """The functions of all columns, in this order."""
     made = [
-        basis_of(
-            encoder.columns[name],
-            bins[name],
-            structural=name in structural,
-            share=name in shares,
-            fixed=name in fixed,
-        )
+        basis_of(encoder.columns[name], bins[name], structural=name in structural, share=name in shares)
         for name in order
     ]
     return Bases(tuple(order), tuple(bins[name] for name in order), tuple(made))

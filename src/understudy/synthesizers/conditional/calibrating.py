@@ -43,7 +43,7 @@ def calibrated(
     apart = targets.covariances[among] - f.T @ own.table[codes] / pool.count
     weights = np.zeros((len(reads), own.table.shape[1]))
     curvatures = f.T @ f / pool.count
-    degrees = bases.degrees[reads].astype(np.float64)
+    degrees = np.concatenate([each.degrees for each in bases.of])[reads].astype(np.float64)
     for q in np.flatnonzero(np.isfinite(targets.noise[among]).any(axis=0)).tolist():
         known = np.flatnonzero(np.isfinite(targets.noise[among, q]))
         variance = max(float(np.var(own.table[codes, q])), 1e-4)

@@ -37,26 +37,25 @@ class Moments:
     Attributes:
         places: Of these functions among all.
         covariances: (functions, functions); 0 of two that are given.
-        noise: The deviation of the noise of each.
+        noise: The deviation of the noise of one.
     """
 
     places: NDArray[np.int64]
     covariances: Floats
-    noise: Floats
+    noise: float
 
 
 def corrected_moments(sums: Sums, pool: CodedPool) -> Moments:
     """The covariances of the linear functions, as a pool says that they are without weights."""
     x = pool.functions[:, sums.places].astype(np.float64)
-    scaled = x * sums.scales
-    drawn = np.c_[np.ones(len(x)), scaled[:, ~sums.given]]
-    weights = moment_weights(pool.unit, drawn, scaled[:, sums.given], bound=sums.bound) / STEPS
+    drawn = np.c_[np.ones(len(x)), x[:, ~sums.given]]
+    weights = moment_weights(pool.unit, drawn, x[:, sums.given], bound=sums.bound) / STEPS
     kept = max(float(sums.means[0, 0]), LEAST_KEPT)
     means = sums.means[0, 1:] / kept
     found = sums.means[1:, 1:] / kept - np.outer(means, means)
     found += _covariances(x, pool.weights) - _covariances(x, pool.weights * weights)
     found[np.ix_(sums.given, sums.given)] = 0.0
-    return Moments(sums.places, found, sums.noise / (kept * np.outer(sums.scales, sums.scales)))
+    return Moments(sums.places, found, sums.noise / kept)
 
 
 def _covariances(x: Floats, weights: NDArray[np.floating]) -> Floats:

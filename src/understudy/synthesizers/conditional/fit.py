@@ -110,8 +110,7 @@ def fit_conditional(
         Rows are read by `measure_margins`, by `measure_moments` and by `PairRounds`.
     """
     bins, names = make_bins(encoder, BINS), encoder.schema.names
-    fixed = [name for name in simulation.given if name not in simulation.structural]
-    bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares, fixed)
+    bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares)
     coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
     total = max(encoder.rows, 1.0)
     own = {j: name for j, name in enumerate(names) if name not in simulation.given}

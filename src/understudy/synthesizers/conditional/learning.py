@@ -144,7 +144,7 @@ class _Problem:
         active = np.isfinite(targets.noise)
         among = (self._f.T @ (self._f * self._row_weights)).astype(np.float64)
         spreads = np.maximum(bases.squares - bases.means**2, 1e-4)[targets.reads]
-        degrees = bases.degrees[targets.reads].astype(np.float64)
+        degrees = np.concatenate([each.degrees for each in bases.of])[targets.reads].astype(np.float64)
         for q in np.flatnonzero(active.any(axis=0)).tolist():
             reads = np.flatnonzero(active[:, q])
             mean = float(self._shares @ own.table[:, q])

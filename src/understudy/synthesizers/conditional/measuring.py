@@ -47,15 +47,13 @@ class Sums:
     Attributes:
         places: Of the functions among all.
         given: Which of them are of columns that are given. Products of two of these are 0, and unknown.
-        scales: What each function was multiplied with before products were summed.
-        means: (1 and functions, 1 and functions), of the functions as they are.
-        noise: The deviation of a product of two whose scale is 1.
+        means: (1 and functions, 1 and functions).
+        noise: The deviation of one.
         bound: Of the norm of what a unit adds to the sums.
     """
 
     places: NDArray[np.int64]
     given: NDArray[np.bool_]
-    scales: Floats
     means: Floats
     noise: float
     bound: float
@@ -64,7 +62,7 @@ class Sums:
 def measure_moments(
     coded: PrivateRows, bases: Bases, given: Collection[str], *, total: float, ledger: Ledger, key: Key
 ) -> Sums:
-    """Releases second moments of the linear functions of all columns, each divided by its frequency.
+    """Releases second moments of the linear functions of all columns.
 
     Args:
         coded: Rows of bins.
@@ -75,12 +73,11 @@ def measure_moments(
         One release of `noisy_unit_moments`. What a unit adds is bounded by a norm that follows from public numbers.
     """
     places = np.flatnonzero(bases.linear)
-    scales = 1.0 / bases.degrees
-    expected = 1.0 + float(np.sum((bases.squares * scales**2)[places]))
+    expected = 1.0 + float(np.sum(bases.squares[places]))
     bound = MOMENTS_BOUND * math.sqrt(coded.max_rows_per_unit) * expected
     found = noisy_unit_moments(
         coded,
-        {name: (each.table / each.degrees)[:, each.linear] for name, each in zip(bases.names, bases.of, strict=True)},
+        {name: each.table[:, each.linear] for name, each in zip(bases.names, bases.of, strict=True)},
         [name for name in bases.names if name in given],
         bound=bound,
         what="second moments of the context and the columns",
@@ -89,9 +86,7 @@ def measure_moments(
         key=key,
     )
     among = np.array([bases.names[j] in given for j in bases.owners[places]])
-    each = np.r_[1.0, scales[places]]
-    means = found / (total * np.outer(each, each))
-    return Sums(places, among, each[1:], means, ledger.noise(MOMENTS) * bound / (math.sqrt(2) * total), bound)
+    return Sums(places, among, found / total, ledger.noise(MOMENTS) * bound / (math.sqrt(2) * total), bound)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -82,9 +82,7 @@ def targets_of(
     if len(felt):
         linear = np.ix_(np.searchsorted(reads, felt), np.flatnonzero(own.linear))
         means[linear] = _linear(j, bases, released.moments, felt, pool, rows, prior[bases.owners[felt]])
-        at = np.searchsorted(released.moments.places, felt)
-        mine = np.searchsorted(released.moments.places, bases.functions_of(j)[own.linear])
-        noise[linear] = released.moments.noise[np.ix_(at, mine)]
+        noise[linear] = released.moments.noise
     stay, before = None, -1
     for i, each in earlier.items():
         shares = each.shares if each.first == i else each.shares.T
@@ -110,8 +108,7 @@ def _felt(j: int, bases: Bases, moments: Moments, readable: Flags) -> Whole:
         return np.zeros(0, np.int64)
     spread = np.sqrt(np.maximum(bases.squares[moments.places], 1e-3))
     units = np.outer(spread[others], spread[mine])
-    which = np.ix_(others, mine)
-    felt = np.max((np.abs(moments.covariances[which]) - CLEARLY * moments.noise[which]) / units, axis=1)
+    felt = np.max(np.abs(moments.covariances[np.ix_(others, mine)]) / units - CLEARLY * moments.noise / units, axis=1)
     order = np.argsort(-felt)[:MOST_READ]
     return np.sort(moments.places[others[order[felt[order] > 0]]])
 
@@ -132,9 +129,9 @@ def _linear(
     among = (x.T @ (x * weights)).astype(np.float64)
     variances = np.maximum(bases.squares[mine] - bases.means[mine] ** 2, 1e-4)
     explained = np.zeros(len(mine))
-    noise = moments.noise[np.ix_(at, own)]
+    noise = np.full(len(reads), moments.noise)
     for q, variance in enumerate(variances.tolist()):
-        moved = expected_weights(found[:, q], noise[:, q], variance * among, prior)
+        moved = expected_weights(found[:, q], noise, variance * among, prior)
         explained[q] = variance**2 * float(moved @ among @ moved)
     return found * np.sqrt(np.minimum(1.0, MOST_EXPLAINED * variances / np.maximum(explained, 1e-12)))
 
