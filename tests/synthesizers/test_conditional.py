@@ -115,9 +115,7 @@ def test_what_is_learned_has_the_released_covariances_and_stays_as_often():
 def test_a_column_is_explained_by_no_more_than_its_variance():
     bases, pool = _bases(), _pool(_bases())
     places = np.flatnonzero(bases.linear)
-    far = Moments(
-        places, np.full((len(places), len(places)), 3.0), _noise(places, 1e-3)
-    )  # no rows have such covariances
+    far = Moments(places, np.full((len(places), len(places)), 3.0), 1e-3)  # no rows have such covariances
     readable, rows = np.ones(4, bool), np.ones(pool.count, bool)
     targets = targets_of(2, bases, Released(far, {}), pool, rows, readable=readable, prior=np.ones(4))
     assert 0 < np.abs(targets.covariances).max() <= 1.0
