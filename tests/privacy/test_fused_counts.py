@@ -59,10 +59,9 @@ def in_partitions(engine=None):
 
 
 def asked():
-    common = {"planned": "count"}
     return [
-        ColumnCount(row_map=ValueBin("x", EDGES), bins=5, what="x", key=Key.new(5).child("x"), **common),
-        ColumnCount(row_map=Code("c", 3, -1), bins=3, what="c", key=Key.new(5).child("c"), **common),
+        ColumnCount(row_map=ValueBin("x", EDGES), bins=5, what="x", planned="count", key=Key.new(5).child("x")),
+        ColumnCount(row_map=Code("c", 3, -1), bins=3, what="c", planned="count", key=Key.new(5).child("c")),
     ]
 
 
