@@ -72,9 +72,8 @@ def corrected_pair(pair: PairCount, bases: Bases, pool: CodedPool) -> PairCount:
         np.bincount(cells, each, pair.shares.size).reshape(pair.shares.shape) / max(pool.count, 1)
         for each in (pool.weights.astype(np.float64), pool.weights * weights)
     )
-    drawn, counted = float(some.sum()), float(pair.shares.sum())
-    precisions = np.array([KEPT_APART**-2, (pair.noise**2 * pair.shares.size) ** -1])
-    kept = max(float(precisions @ [drawn, counted] / precisions.sum()), LEAST_KEPT)
+    drawn = float(some.sum())
+    kept = _kept(drawn, float(pair.shares.sum()), (pair.noise**2 * pair.shares.size) ** -1)
     shares = every + pair.shares / kept - some / max(drawn, LEAST_KEPT)
     return dataclasses.replace(pair, shares=shares, noise=pair.noise / kept)
 
@@ -88,10 +87,15 @@ def corrected_margins(margins: Margins, pool: CodedPool) -> Margins:
     drawn = max(float(np.mean(weights)) if pool.count else 1.0, LEAST_KEPT)
     counted = float(np.mean([each.sum() for each in margins.shares.values()]))
     noise = margins.noise * math.sqrt(sum(sizes.values())) / len(sizes)
-    precisions = np.array([KEPT_APART**-2, noise**-2])
-    kept = max(float(precisions @ [drawn, counted] / precisions.sum()), LEAST_KEPT)
+    kept = _kept(drawn, counted, noise**-2)
     found = {}
     for j, size in sizes.items():
         every, some = (np.bincount(pool.fine[j], each, size) / max(pool.count, 1) for each in (None, weights))
         found[j] = every + margins.shares[j] / kept - some / drawn
     return dataclasses.replace(margins, shares=found, noise=margins.noise / kept)
+
+
+def _kept(drawn: float, counted: float, precision: float) -> float:
+    """What weights leave of a private row: what they leave of a drawn one, and the counted sum with its precision."""
+    precisions = np.array([KEPT_APART**-2, precision])
+    return max(float(precisions @ [drawn, counted] / precisions.sum()), LEAST_KEPT)

@@ -113,8 +113,8 @@ def fit_conditional(
     bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares)
     coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
     total = max(encoder.rows, 1.0)
-    own = {j: name for j, name in enumerate(names) if name not in simulation.given}
-    margins = measure_margins(rows, encoder, own, total=total, ledger=ledger, key=key.child("margins"))
+    own = [j for j, name in enumerate(names) if name not in simulation.given]
+    margins = measure_margins(rows, encoder, bases, own, total=total, ledger=ledger, key=key.child("margins"))
     moments = measure_moments(coded_rows, bases, simulation.given, total=total, ledger=ledger, key=key.child("moments"))
     fitting = _Fitting(bases, simulation, margins, moments, encoder, ledger, pool_rows, key.child("families"))
     for _ in range(FIRST_FITS):

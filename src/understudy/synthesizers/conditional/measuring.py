@@ -10,7 +10,7 @@ nowhere else. What comes back is public.
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,19 +107,19 @@ class Margins:
 
 
 def measure_margins(
-    rows: PrivateRows, encoder: Encoder, names: Mapping[int, str], *, total: float, ledger: Ledger, key: Key
+    rows: PrivateRows, encoder: Encoder, bases: Bases, columns: Sequence[int], *, total: float, ledger: Ledger, key: Key
 ) -> Margins:
     """Counts the rows in fine bins of some columns, each by itself.
 
     Args:
-        names: Of the columns, by their number.
+        columns: By their number.
         total: About how many rows there are.
 
     Privacy:
         One release of `noisy_unit_margins`. What a unit adds is bounded by a norm that follows from public numbers.
     """
-    coarse, finer = (make_bins(encoder, most) for most in (BINS, FINE_BINS))
-    bins = {name: finer[name].cut_at(coarse[name].edges) for name in names.values()}
+    finer, names = make_bins(encoder, FINE_BINS), {j: bases.names[j] for j in columns}
+    bins = {name: finer[name].cut_at(bases.bins[j].edges) for j, name in names.items()}
     bound = MARGINS_BOUND * math.sqrt(rows.max_rows_per_unit * len(names))
     found = noisy_unit_margins(
         bin_rows(rows, encoder, bins, key=key.child("codes")),

@@ -1,7 +1,7 @@
 """Shares of bins, measured again and again: a pair that is counted counts each of its columns too.
 
-The encoder counts a column, and bins are made of that; drawn columns are counted once more, in finer bins and with less
-noise (measuring.py). The sum of a counted pair over the bins of its other column has noise of its own. All of them
+The encoder counts a column, and bins are made of that; its own columns are counted once more, in finer bins
+(measuring.py). The sum of a counted pair over the bins of its other column has noise of its own. All of them
 together, each weighted by its precision, are nearer to the truth than any.
 
 The one rule: no private row comes here.
