@@ -15,7 +15,7 @@ from understudy.encoding.columns import CategoricalEncoder, ColumnEncoder, Numer
 from understudy.encoding.consistency import to_simplex
 from understudy.encoding.encoder import relabelled
 from understudy.encoding.plan import CONTEXT, measurement_of
-from understudy.privacy.counts import noisy_counts
+from understudy.privacy.fused_counts import ColumnCount, noisy_column_counts
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import Distribution, Floats
 from understudy.privacy.row_maps import Code, LevelBin, RowMap
@@ -57,11 +57,16 @@ def of_places(column: Column) -> ColumnEncoder:
     return NumericEncoder(column, Distribution(values, np.linspace(0.0, 1.0, len(values)), integer=True))
 
 
-def counted(rows: PrivateRows, known: ColumnEncoder, *, ledger: Ledger, key: Key) -> ColumnEncoder:
+def counted(
+    rows: PrivateRows, known: ColumnEncoder, *, unit_bound: float | None = None, ledger: Ledger, key: Key
+) -> ColumnEncoder:
     """The encoder with the shares that its column has in these rows.
 
+    Args:
+        unit_bound: The norm of what a unit adds to the counts at most, as `fit_encoder` has it.
+
     Privacy:
-        Reads rows through one `noisy_counts`.
+        Reads rows through one `noisy_column_counts`.
     """
     column = known.column
     edges = None if known.labels is not None else _edges(known.distribution)
@@ -75,15 +80,15 @@ def counted(rows: PrivateRows, known: ColumnEncoder, *, ledger: Ledger, key: Key
     else:
         size = len(edges) - 1
         row_map = LevelBin(column.name, known.scale, edges, column.nullable, key.child(f"bin {column.name}"))
-    counts = noisy_counts(
-        rows.derive({"bin": row_map}),
-        ["bin"],
-        [size + column.nullable],
+    asked = ColumnCount(
+        row_map=row_map,
+        bins=size + column.nullable,
         what=f"count '{column.name}'",
         planned=CONTEXT,
-        ledger=ledger,
         key=key.child(CONTEXT).child(column.name),
+        unit_bound=unit_bound,
     )
+    counts = noisy_column_counts(rows, [asked], ledger=ledger)[0]
     return _stretched(known, edges, counts)
 
 

@@ -55,11 +55,16 @@ def counted_as(column: Column) -> tuple[str, ...]:
     return _COUNTED_AS[measurement_of(column)]
 
 
-def single_column_noise(column: Column, ledger: Ledger) -> float:
-    """The standard deviation of a column's measured counts, in rows: that of a bin counted by every mechanism."""
+def single_column_noise(column: Column, ledger: Ledger, *, unit_bound: float | None = None) -> float:
+    """The standard deviation of a column's measured counts, in rows: that of a bin counted by every mechanism.
+
+    Args:
+        unit_bound: The norm of what a unit adds to a count at most; None if each of its rows counts one.
+    """
     counted = (CONTEXT,) if column.name in ledger.context else counted_as(column)
     precision = sum(ledger.noise(name) ** -2 for name in counted)
-    return ledger.max_rows_per_unit * precision**-0.5
+    sensitivity = ledger.max_rows_per_unit if unit_bound is None else unit_bound
+    return sensitivity * precision**-0.5
 
 
 def selections(column: Column) -> int:

@@ -3,8 +3,8 @@
 A number has its score and cosines of its level, of mean 0 and variance 1 over its bins and uncorrelated with each
 other, and a flag for missing values. A category has a flag for each of its values. The share of a category among
 earlier siblings has one function, itself, so that all shares of a column together are no longer than its flags. The
-*linear* ones are the score of a number, a share, and the flags of the commonest values of a category: products of two
-of these are second moments.
+*linear* ones are the score of a number, a share, and the flags of the commonest values of a category. Products of two
+linear ones, and of cosines up to a degree that the noise allows, are measured as second moments.
 
 The one rule: all of it is public, made of the encoder.
 """
@@ -40,31 +40,32 @@ class Basis:
         shares: Of the bins, the missing one last if there is one.
         table: (bins, functions).
         degrees: The frequency of a cosine; of a score and of a flag, 1.
-        linear: Which functions are linear.
+        measured: Those whose products are measured.
         number: Whether it is a number.
     """
 
     shares: Floats
     table: Floats
     degrees: Whole
-    linear: NDArray[np.bool_]
+    measured: NDArray[np.bool_]
     number: bool
 
 
-def basis_of(known: ColumnEncoder, bins: Bins, *, structural: bool, share: bool = False) -> Basis:
+def basis_of(known: ColumnEncoder, bins: Bins, *, structural: bool, share: bool = False, degree: int = 1) -> Basis:
     """The functions of a column.
 
     Args:
         structural: Whether it is missing where its place among its siblings says so; then there is no flag for it.
         share: Whether it is the share of a category in some rows. Its function is the share itself, the mean of flags.
+        degree: Of the highest function of a number whose products are measured.
     """
     present = np.diff(bins.edges) * (1.0 - known.missing)
     shares = np.append(present, known.missing) if bins.nullable else present
     if known.labels is not None:
         table = np.eye(len(shares))
         common = np.argsort(-shares, kind="stable")[:MOST_CATEGORIES]
-        linear = np.isin(np.arange(len(shares)), common) & (shares > LEAST_SHARE)
-        return Basis(shares, table, np.ones(len(shares), np.int64), linear, False)
+        measured = np.isin(np.arange(len(shares)), common) & (shares > LEAST_SHARE)
+        return Basis(shares, table, np.ones(len(shares), np.int64), measured, False)
     middles = (bins.edges[:-1] + bins.edges[1:]) / 2
     if share:
         powers = known.values(middles)[:, None]
@@ -79,8 +80,7 @@ def basis_of(known: ColumnEncoder, bins: Bins, *, structural: bool, share: bool 
         table[:-1, : powers.shape[1]] = powers
         table[-1, powers.shape[1] :] = 1.0
     degrees = np.append(np.arange(powers.shape[1]) + 1, np.ones(flags, np.int64))
-    linear = np.append(np.arange(powers.shape[1]) == 0, np.ones(flags, bool))
-    return Basis(shares, table, degrees, linear, True)
+    return Basis(shares, table, degrees, degrees <= degree, True)
 
 
 def _orthogonal(score: Floats, level: Floats, masses: Floats) -> Floats:
@@ -115,8 +115,12 @@ class Bases:
         return np.cumsum([0, *(each.table.shape[1] for each in self.of)])
 
     @property
-    def linear(self) -> NDArray[np.bool_]:
-        return np.concatenate([each.linear for each in self.of])
+    def measured(self) -> NDArray[np.bool_]:
+        return np.concatenate([each.measured for each in self.of])
+
+    @functools.cached_property
+    def degrees(self) -> Whole:
+        return np.concatenate([each.degrees for each in self.of])
 
     @functools.cached_property
     def owners(self) -> Whole:
@@ -142,10 +146,17 @@ def bases_of(
     order: Sequence[str],
     structural: Collection[str],
     shares: Collection[str],
+    degrees: Mapping[str, int] | None = None,
 ) -> Bases:
-    """The functions of all columns, in this order."""
+    """The functions of all columns, in this order; 1 is the degree of those that have no other."""
     made = [
-        basis_of(encoder.columns[name], bins[name], structural=name in structural, share=name in shares)
+        basis_of(
+            encoder.columns[name],
+            bins[name],
+            structural=name in structural,
+            share=name in shares,
+            degree=(degrees or {}).get(name, 1),
+        )
         for name in order
     ]
     return Bases(tuple(order), tuple(bins[name] for name in order), tuple(made))

@@ -32,7 +32,7 @@ KEPT_APART = 0.05
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Moments:
-    """Covariances of linear functions.
+    """Covariances of the functions whose products were measured.
 
     Attributes:
         places: Of these functions among all.
@@ -44,9 +44,18 @@ class Moments:
     covariances: Floats
     noise: float
 
+    def of(self, functions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of some functions that were measured."""
+        return functions[np.isin(functions, self.places)]
+
+    def up_to(self, degree: int, bases: Bases) -> "Moments":
+        """Those of functions up to a degree."""
+        kept = np.flatnonzero(bases.degrees[self.places] <= degree)
+        return Moments(self.places[kept], self.covariances[np.ix_(kept, kept)], self.noise)
+
 
 def corrected_moments(sums: Sums, pool: CodedPool) -> Moments:
-    """The covariances of the linear functions, as a pool says that they are without weights."""
+    """The covariances of the measured functions, as a pool says that they are without weights."""
     x = pool.functions[:, sums.places].astype(np.float64)
     drawn = np.c_[np.ones(len(x)), x[:, ~sums.given]]
     weights = moment_weights(pool.unit, drawn, x[:, sums.given], bound=sums.bound) / STEPS

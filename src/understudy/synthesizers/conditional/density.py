@@ -145,7 +145,7 @@ class ConditionalDensity:
         }
         for j, (bins, own, column) in enumerate(zip(self.bases.bins, self.bases.of, self.columns, strict=True)):
             found |= {f"{j} edges": bins.edges, f"{j} shares": own.shares, f"{j} table": own.table}
-            found |= {f"{j} degrees": own.degrees, f"{j} linear": own.linear}
+            found |= {f"{j} degrees": own.degrees, f"{j} measured": own.measured}
             if column is not None:
                 found |= {f"{j} reads": column.reads, f"{j} weights": column.weights.astype(np.float32)}
                 found |= {f"{j} constants": column.constants, f"{j} stay": np.array([column.stay, column.before])}
@@ -162,10 +162,10 @@ class ConditionalDensity:
         bins, bases, columns = list[Bins](), list[Basis](), list[Column | None]()
         for j, (nullable, number) in enumerate(zip(arrays["nullable"], arrays["numbers"], strict=True)):
             bins.append(Bins(arrays[f"{j} edges"], bool(nullable)))
-            shares, table, degrees, linear = (
-                arrays[f"{j} {part}"] for part in ("shares", "table", "degrees", "linear")
+            shares, table, degrees, measured = (
+                arrays[f"{j} {part}"] for part in ("shares", "table", "degrees", "measured")
             )
-            bases.append(Basis(shares, table, degrees, linear, bool(number)))
+            bases.append(Basis(shares, table, degrees, measured, bool(number)))
             column = None
             if f"{j} reads" in arrays:
                 reads, weights, constants = (arrays[f"{j} {part}"] for part in ("reads", "weights", "constants"))

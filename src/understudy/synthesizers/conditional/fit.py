@@ -14,24 +14,24 @@ The one rule: rows go to `measuring`, and nowhere else.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
-from understudy.encoding.bins import bin_rows, make_bins
+from understudy.encoding.bins import Bins, bin_rows, make_bins
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.base import HistoryNames, Simulation
 from understudy.synthesizers.conditional.basis import Bases, bases_of
-from understudy.synthesizers.conditional.calibrating import calibrated
 from understudy.synthesizers.conditional.correcting import corrected_margins, corrected_moments, corrected_pair
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, drawn_codes
 from understudy.synthesizers.conditional.landing import Landing, landing_of, landing_shares
-from understudy.synthesizers.conditional.learning import learned, mixed
+from understudy.synthesizers.conditional.learning import ITERATIONS, learned, mixed
 from understudy.synthesizers.conditional.level_maps import LevelMap, level_map
 from understudy.synthesizers.conditional.measuring import (
     BINS,
@@ -45,6 +45,7 @@ from understudy.synthesizers.conditional.measuring import (
     Sums,
     measure_margins,
     measure_moments,
+    moments_noise,
 )
 from understudy.synthesizers.conditional.pools import CodedPool, coded, pair_shares, raked
 from understudy.synthesizers.conditional.shares import Counted, Measured, encoder_noise, fine_shares, with_counted
@@ -56,8 +57,16 @@ Flags = NDArray[np.bool_]
 
 PAIRS_PER_COLUMN = 3
 """So many pairs are counted for each column that is drawn."""
-FIRST_FITS, ROUNDS, LAST_FITS = 6, 3, 2
-"""Fits before the first pairs are chosen, rounds of pairs with a fit each, and fits after them."""
+FIRST_FITS, ROUNDS = 6, 3
+"""Fits before the first pairs are chosen, and rounds of pairs with a fit each."""
+DEGREES, NOISY = 4, 0.01
+"""Products are measured of functions of numbers up to this degree, or to the highest at which the noise of a mean
+product is at most `NOISY`. Of columns that are neither drawn nor of the row before the degree is one less."""
+SETTLING = tuple(0.5 * 0.2 ** (i / 15) for i in range(16))
+"""In the last fits densities read all functions, and move so far towards each fit. Contexts are those of new families
+alone, as they are drawn: at the end families have what was measured as they will be drawn."""
+SETTLING_ITERATIONS = 10
+"""Of L-BFGS in each of them; it starts where the last one ended."""
 STAGES = 1, 2
 """In so many fits columns do not read the row before, and not the means and shares of earlier rows: those of the first
 families are not yet like those of private rows."""
@@ -69,10 +78,6 @@ WARMING = (0.02, 0.02, 0.05, 0.15, 0.4, 1.0)
 STEP = 0.5
 """After these, densities move so far towards the next fit. A fit is made for the contexts of the last families, and
 changes them: whole steps overshoot where many columns hang on the row before."""
-CALIBRATIONS = (0.4, 0.3, 0.2, 0.15, 0.1)
-"""At the end densities move by these parts against what drawn families have wrong, ..."""
-STAYING = 0.3
-"""... and columns that may stay as they are by this part of it, since what they have wrong stays too."""
 MAPPINGS, MAPPED_POOL = 2, 2
 """So often levels are mapped, on families of so many times the rows of a fit. Means of earlier rows change with it, and
 so does what is drawn given them."""
@@ -110,27 +115,41 @@ def fit_conditional(
         Rows are read by `measure_margins`, by `measure_moments` and by `PairRounds`.
     """
     bins, names = make_bins(encoder, BINS), encoder.schema.names
-    bases = bases_of(encoder, bins, names, simulation.structural, simulation.shares)
+    total, unlike = max(encoder.rows, 1.0), simulation.unlike
+    bases = _measurable(encoder, bins, simulation, total, ledger)
     coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
-    total = max(encoder.rows, 1.0)
     own = [j for j, name in enumerate(names) if name not in simulation.given]
-    margins = measure_margins(rows, encoder, bases, own, total=total, ledger=ledger, key=key.child("margins"))
-    moments = measure_moments(coded_rows, bases, simulation.given, total=total, ledger=ledger, key=key.child("moments"))
+    known = {"unlike": unlike, "total": total}
+    margins = measure_margins(rows, encoder, bases, own, **known, ledger=ledger, key=key.child("margins"))
+    moments = measure_moments(coded_rows, bases, simulation.given, **known, ledger=ledger, key=key.child("moments"))
     fitting = _Fitting(bases, simulation, margins, moments, encoder, ledger, pool_rows, key.child("families"))
     for _ in range(FIRST_FITS):
         fitting.fit()
-    pairs = PairRounds(coded_rows, bases, total=total, ledger=ledger, key=key.child("pairs"))
+    pairs = PairRounds(coded_rows, bases, **known, ledger=ledger, key=key.child("pairs"))
     left = ledger.planned(PAIRS).times
     for rounds in range(ROUNDS, 0, -1):
         left -= fitting.measure(pairs, -(-left // rounds))
         fitting.fit()
-    for _ in range(LAST_FITS):
-        fitting.fit()
-    for step in CALIBRATIONS:
-        fitting.calibrate(step)
+    for step in SETTLING:
+        fitting.settle(step)
     for _ in range(MAPPINGS):
         fitting.show_as_measured()
     return fitting.density
+
+
+def _measurable(
+    encoder: Encoder, bins: Mapping[str, Bins], simulation: Simulation, total: float, ledger: Ledger
+) -> Bases:
+    """The functions of all columns, products of as many of which are measured as noise allows."""
+    names = encoder.schema.names
+    near = {name for name in names if name not in simulation.given}
+    near |= set(simulation.structural) - set(simulation.smooth)
+    for degree in range(DEGREES, 0, -1):
+        degrees = {name: degree if name in near else max(degree - 1, 1) for name in names}
+        found = bases_of(encoder, bins, names, simulation.structural, simulation.shares, degrees)
+        if degree == 1 or moments_noise(found, simulation.unlike, total=total, ledger=ledger) <= NOISY:
+            return found
+    raise AssertionError("unreachable")
 
 
 class _Fitting:
@@ -177,7 +196,7 @@ class _Fitting:
         before = [place.get(f"previous.{bases.names[j]}", j) for j in categories]
         self._stays = [(i, j) for i, j in zip(before, categories, strict=True) if i != j]
         shared = np.flatnonzero(~given | (self._earlier & ~self._smooth))
-        self._noise = encoder_noise(encoder, [bases.names[j] for j in shared], ledger)
+        self._noise = encoder_noise(encoder, [bases.names[j] for j in shared], simulation.unlike, ledger)
         self._known, self._measured = margins, dict[str, Measured]()
 
     def _start(self, j: int) -> Column:
@@ -209,23 +228,41 @@ class _Fitting:
 
         A column that was fitted is drawn again in the pool, so that the next one reads what it will be drawn given.
         """
-        pool, columns = self._pool(), list(self.density.columns)
+        pool = self._pool()
         released = self._corrected(pool)
-        draw = self._key.child(f"redrawn {self._number}").numpy()
+        released = Released(released.moments.up_to(1, self._bases), released.pairs)
         waiting = (self._earlier & (self._number <= STAGES[0])) | (self._smooth & (self._number <= STAGES[1]))
         part = WARMING[min(self._number, len(WARMING)) - 1]
         prior = np.where(self._given, PRIOR_OF_CONTEXT * np.where(self._earlier, part, 1.0), PRIOR)
+        self._learn(pool, released, ~waiting, prior, STEP if self._number > len(WARMING) else 1.0)
+
+    def settle(self, step: float) -> None:
+        """Moves all densities a part `step` towards a fit on the contexts of new families, as they are drawn."""
+        pool = self._drawn_pool()
+        prior = np.where(self._given, PRIOR_OF_CONTEXT, PRIOR)
+        self._learn(pool, self._corrected(pool), np.ones(len(prior), bool), prior, step, SETTLING_ITERATIONS)
+
+    def _learn(
+        self,
+        pool: CodedPool,
+        released: Released,
+        readable: Flags,
+        prior: Floats,
+        step: float,
+        iterations: int = ITERATIONS,
+    ) -> None:
+        columns, draw = list(self.density.columns), self._key.child(f"redrawn {self._number}").numpy()
         for j in np.flatnonzero(self._drawn).tolist():
             rows = pool.codes[j] < self._bases.bins[j].size - 1 if self._forced[j] else np.ones(pool.count, bool)
             if not rows.any():
                 continue
-            targets = targets_of(j, self._bases, released, pool, rows, readable=~waiting, prior=prior)
+            targets = targets_of(j, self._bases, released, pool, rows, readable=readable, prior=prior)
             if self._forced[j]:
                 targets.shares[-1] = 0.0
             if self.density.landing is not None and self.density.landing.column == j:
                 targets = dataclasses.replace(targets, landings=self._landed())
-            found = learned(j, self._bases, targets, pool, rows, columns[j])
-            columns[j] = found = mixed(columns[j], found, STEP if self._number > len(WARMING) else 1.0)
+            found = learned(j, self._bases, targets, pool, rows, columns[j], iterations=iterations)
+            columns[j] = found = mixed(columns[j], found, step)
             if not self._forced[j]:
                 logits = self.density.logits(j, found, pool.functions, pool.codes)
                 pool.codes[j] = drawn_codes(logits, draw)
@@ -238,21 +275,6 @@ class _Fitting:
         assert landing is not None and history is not None and self._starts is not None
         order = self._bases.of[self._bases.names.index(history.order)]
         return landing_shares(landing, self._starts, self._bases.of[landing.column].shares, order.shares)
-
-    def calibrate(self, step: float) -> None:
-        """Moves all densities by a part against what families that they draw have wrong."""
-        pool, columns = self._drawn_pool(), list(self.density.columns)
-        released, everything = self._corrected(pool), np.ones(len(columns), bool)
-        prior = np.where(self._given, PRIOR_OF_CONTEXT, PRIOR)
-        for j in np.flatnonzero(self._drawn).tolist():
-            rows = pool.codes[j] < self._bases.bins[j].size - 1 if self._forced[j] else np.ones(pool.count, bool)
-            column = columns[j]
-            if column is None or not rows.any() or (self._forced[j] and self.density.landing is not None):
-                continue
-            targets = targets_of(j, self._bases, released, pool, rows, readable=everything, prior=prior)
-            part = step * (STAYING if column.before >= 0 else 1.0)
-            columns[j] = calibrated(j, self._bases, targets, pool, rows, column, step=part)
-        self.density = dataclasses.replace(self.density, columns=tuple(columns))
 
     def show_as_measured(self) -> None:
         """Maps the levels of drawn numbers, and of contexts that are made of them, to the measured distributions."""

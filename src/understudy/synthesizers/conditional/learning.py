@@ -34,7 +34,7 @@ Single = NDArray[np.floating[Any]]
 Whole = NDArray[np.int64]
 
 ITERATIONS = 40
-"""L-BFGS makes at most so many steps; it starts where the last fit ended."""
+"""L-BFGS makes at most so many steps, unless it is told otherwise; it starts where the last fit ended."""
 TOLERANCE = 1e-7
 """It ends when a step gains less than this part of the objective."""
 MEMORY = 20
@@ -55,19 +55,27 @@ LEAST_SHARE = 1e-6
 
 
 def learned(
-    j: int, bases: Bases, targets: Targets, pool: CodedPool, rows: NDArray[np.bool_], start: Column | None
+    j: int,
+    bases: Bases,
+    targets: Targets,
+    pool: CodedPool,
+    rows: NDArray[np.bool_],
+    start: Column | None,
+    *,
+    iterations: int = ITERATIONS,
 ) -> Column:
     """The density of column j.
 
     Args:
         rows: The rows of the pool in which it is drawn.
         start: What an earlier fit found.
+        iterations: L-BFGS makes at most so many steps.
     """
     from scipy.optimize import minimize
 
     problem = _Problem(j, bases, targets, pool, rows)
     first = problem.packed(start)
-    options = {"maxiter": ITERATIONS, "ftol": TOLERANCE, "maxcor": MEMORY}
+    options = {"maxiter": iterations, "ftol": TOLERANCE, "maxcor": MEMORY}
     with np.errstate(over="ignore", invalid="ignore"):  # a line search may look too far
         found = minimize(problem.objective, first, jac=True, method="L-BFGS-B", options=options)
     return problem.column(found.x if np.all(np.isfinite(found.x)) else first)
@@ -144,7 +152,7 @@ class _Problem:
         active = np.isfinite(targets.noise)
         among = (self._f.T @ (self._f * self._row_weights)).astype(np.float64)
         spreads = np.maximum(bases.squares - bases.means**2, 1e-4)[targets.reads]
-        degrees = np.concatenate([each.degrees for each in bases.of])[targets.reads].astype(np.float64)
+        degrees = bases.degrees[targets.reads].astype(np.float64)
         for q in np.flatnonzero(active.any(axis=0)).tolist():
             reads = np.flatnonzero(active[:, q])
             mean = float(self._shares @ own.table[:, q])

@@ -1,4 +1,4 @@
-"""What is measured of a table of children: its columns one by one, second moments of all linear functions at once, and
+"""What is measured of a table of children: its columns one by one, second moments of many functions at once, and
 counts of some pairs.
 
 What a unit adds to them is bounded as a whole: rows of units that are much alike weigh less (privacy/unit_weights.py).
@@ -42,7 +42,7 @@ NOISE_LEFT = 1.0
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
-    """Weighted second moments of 1 and of the linear functions, as they were released: means over all rows.
+    """Weighted second moments of 1 and of the measured functions, as they were released: means over all rows.
 
     Attributes:
         places: Of the functions among all.
@@ -59,25 +59,34 @@ class Sums:
     bound: float
 
 
+def moments_bound(bases: Bases, unlike: int) -> float:
+    """The norm of what a unit adds to second moments at most: that of about so many rows that differ."""
+    return MOMENTS_BOUND * math.sqrt(unlike) * (1.0 + float(np.sum(bases.squares[bases.measured])))
+
+
+def moments_noise(bases: Bases, unlike: int, *, total: float, ledger: Ledger) -> float:
+    """The deviation of the noise of a mean product of two functions."""
+    return ledger.noise(MOMENTS) * moments_bound(bases, unlike) / (math.sqrt(2) * total)
+
+
 def measure_moments(
-    coded: PrivateRows, bases: Bases, given: Collection[str], *, total: float, ledger: Ledger, key: Key
+    coded: PrivateRows, bases: Bases, given: Collection[str], *, unlike: int, total: float, ledger: Ledger, key: Key
 ) -> Sums:
-    """Releases second moments of the linear functions of all columns.
+    """Releases second moments of the measured functions of all columns.
 
     Args:
         coded: Rows of bins.
         given: The columns whose products with each other are not wanted.
+        unlike: A unit adds at most what about so many rows add that differ.
         total: About how many rows there are.
 
     Privacy:
         One release of `noisy_unit_moments`. What a unit adds is bounded by a norm that follows from public numbers.
     """
-    places = np.flatnonzero(bases.linear)
-    expected = 1.0 + float(np.sum(bases.squares[places]))
-    bound = MOMENTS_BOUND * math.sqrt(coded.max_rows_per_unit) * expected
+    places, bound = np.flatnonzero(bases.measured), moments_bound(bases, unlike)
     found = noisy_unit_moments(
         coded,
-        {name: each.table[:, each.linear] for name, each in zip(bases.names, bases.of, strict=True)},
+        {name: each.table[:, each.measured] for name, each in zip(bases.names, bases.of, strict=True)},
         [name for name in bases.names if name in given],
         bound=bound,
         what="second moments of the context and the columns",
@@ -86,7 +95,8 @@ def measure_moments(
         key=key,
     )
     among = np.array([bases.names[j] in given for j in bases.owners[places]])
-    return Sums(places, among, found / total, ledger.noise(MOMENTS) * bound / (math.sqrt(2) * total), bound)
+    noise = moments_noise(bases, unlike, total=total, ledger=ledger)
+    return Sums(places, among, found / total, noise, bound)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,12 +117,21 @@ class Margins:
 
 
 def measure_margins(
-    rows: PrivateRows, encoder: Encoder, bases: Bases, columns: Sequence[int], *, total: float, ledger: Ledger, key: Key
+    rows: PrivateRows,
+    encoder: Encoder,
+    bases: Bases,
+    columns: Sequence[int],
+    *,
+    unlike: int,
+    total: float,
+    ledger: Ledger,
+    key: Key,
 ) -> Margins:
     """Counts the rows in fine bins of some columns, each by itself.
 
     Args:
         columns: By their number.
+        unlike: A unit adds at most what about so many rows add that differ.
         total: About how many rows there are.
 
     Privacy:
@@ -120,7 +139,7 @@ def measure_margins(
     """
     finer, names = make_bins(encoder, FINE_BINS), {j: bases.names[j] for j in columns}
     bins = {name: finer[name].cut_at(bases.bins[j].edges) for j, name in names.items()}
-    bound = MARGINS_BOUND * math.sqrt(rows.max_rows_per_unit * len(names))
+    bound = MARGINS_BOUND * math.sqrt(unlike * len(names))
     found = noisy_unit_margins(
         bin_rows(rows, encoder, bins, key=key.child("codes")),
         {name: each.size for name, each in bins.items()},
@@ -163,9 +182,9 @@ class PairRounds:
         Rows are read by `PairSelection` and `noisy_unit_counts`.
     """
 
-    def __init__(self, coded: PrivateRows, bases: Bases, *, total: float, ledger: Ledger, key: Key):
+    def __init__(self, coded: PrivateRows, bases: Bases, *, unlike: int, total: float, ledger: Ledger, key: Key):
         self._coded, self._bases, self._ledger, self._key, self._total = coded, bases, ledger, key, total
-        self._bound = PAIRS_BOUND * math.sqrt(coded.max_rows_per_unit)
+        self._bound = PAIRS_BOUND * math.sqrt(unlike)
         self._sizes = [each.size for each in bases.bins]
         self._selection = PairSelection(self._coded, bases.names, self._sizes)
         self._count = 0

@@ -30,10 +30,11 @@ LEAST_SHARE = 1e-4
 """No bin is taken to hold less than this share, however little was counted."""
 
 
-def encoder_noise(encoder: Encoder, names: Collection[str], ledger: Ledger) -> dict[str, float]:
-    """The deviation of a bin's share, as the encoder has it, of columns that it counted."""
-    total = max(encoder.rows, 1.0)
-    return {name: single_column_noise(encoder.columns[name].column, ledger) / total for name in names}
+def encoder_noise(encoder: Encoder, names: Collection[str], unlike: int, ledger: Ledger) -> dict[str, float]:
+    """The deviation of a bin's share, as the encoder has it, of columns that it counted with a bound of units."""
+    total, bound = max(encoder.rows, 1.0), math.sqrt(unlike)
+    columns = [encoder.columns[name].column for name in names]
+    return {each.name: single_column_noise(each, ledger, unit_bound=bound) / total for each in columns}
 
 
 class Counted(NamedTuple):

@@ -21,7 +21,7 @@ MOST_EXPLAINED = 0.97
 """A linear prediction explains at most this part of the variance of a column."""
 CLEARLY = 1.5
 """A function is read if a column depends on it by more than so many deviations of the noise, ..."""
-MOST_READ = 48
+MOST_READ = 160
 """... and is among so many that it depends on most."""
 SINGULAR = 1e-12
 """Added to variances of noise, so that they have an inverse."""
@@ -80,9 +80,10 @@ def targets_of(
     shape = len(reads), own.table.shape[1]
     means, noise = np.zeros(shape), np.full(shape, np.inf)
     if len(felt):
-        linear = np.ix_(np.searchsorted(reads, felt), np.flatnonzero(own.linear))
-        means[linear] = _linear(j, bases, released.moments, felt, pool, rows, prior[bases.owners[felt]])
-        noise[linear] = released.moments.noise
+        mine = released.moments.of(bases.functions_of(j))
+        products = np.ix_(np.searchsorted(reads, felt), mine - bases.starts[j])
+        means[products] = _explainable(mine, bases, released.moments, felt, pool, rows, prior[bases.owners[felt]])
+        noise[products] = released.moments.noise
     stay, before = None, -1
     for i, each in earlier.items():
         shares = each.shares if each.first == i else each.shares.T
@@ -101,7 +102,7 @@ def targets_of(
 
 
 def _felt(j: int, bases: Bases, moments: Moments, readable: Flags) -> Whole:
-    """The linear functions of earlier columns that column j depends on beyond the noise, at most `MOST_READ`."""
+    """The measured functions of earlier columns that column j depends on beyond the noise, at most `MOST_READ`."""
     whose = bases.owners[moments.places]
     mine, others = np.flatnonzero(whose == j), np.flatnonzero((whose < j) & readable[whose])
     if not len(mine) or not len(others):
@@ -113,15 +114,14 @@ def _felt(j: int, bases: Bases, moments: Moments, readable: Flags) -> Whole:
     return np.sort(moments.places[others[order[felt[order] > 0]]])
 
 
-def _linear(
-    j: int, bases: Bases, moments: Moments, reads: Whole, pool: CodedPool, rows: Flags, prior: Floats
+def _explainable(
+    mine: Whole, bases: Bases, moments: Moments, reads: Whole, pool: CodedPool, rows: Flags, prior: Floats
 ) -> Floats:
-    """The measured covariances of linear functions with those of column j, as far as contexts of the pool allow.
+    """The measured covariances of functions with those of a column, `mine`, as far as contexts of the pool allow.
 
     A column cannot be explained by more than all of its variance. If it would be, by contexts that depend on each other
     in another way than those of private rows do, all its covariances are made smaller.
     """
-    mine = bases.functions_of(j)[bases.of[j].linear]
     at, own = np.searchsorted(moments.places, reads), np.searchsorted(moments.places, mine)
     found = moments.covariances[np.ix_(at, own)]
     x, weights = pool.functions[rows][:, reads], pool.weights[rows, None] / pool.count
