@@ -115,7 +115,6 @@ class Simulation(Protocol):
         structural: Columns that are missing where a row's place among its siblings says so, and nowhere else.
         smooth: Given columns whose encoder says little of their values: means, which lie on no grid, and shares.
         shares: Those of them that are shares of a category.
-        unlike: What bounds its norm lets a unit add as much as so many rows that differ.
         history: If it has an order.
     """
 
@@ -133,9 +132,6 @@ class Simulation(Protocol):
 
     @property
     def shares(self) -> Collection[str]: ...
-
-    @property
-    def unlike(self) -> int: ...
 
     @property
     def history(self) -> "HistoryNames | None": ...

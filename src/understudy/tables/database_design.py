@@ -41,8 +41,6 @@ to the noise of all second moments: with up to 8 values the hospital lost 0.02 o
 
 LEARNED_ROWS = 3.0
 """A table of children is learned from about so many rows of a unit at ε = 1: `learned_rows` has the rule."""
-ALIKE = 3
-"""A method that bounds the norm of what a unit adds reads so many times as many rows of it."""
 
 PLANNED_UNITS = 8_000
 """Batches of children are planned for so many units, each with all rows that are learned from."""
@@ -83,7 +81,6 @@ class Design:
         rules: Inequalities with the parent's row or the row before.
         ages: Columns that are ages.
         max_rows: How many rows of one unit are learned from at most (`learned_rows`).
-        unlike: What bounds its norm lets a unit add as much as so many rows that differ.
         unit: The name of the table of units.
         second_keys: Keys that lead to rows of other private tables, or of its own.
     """
@@ -98,7 +95,6 @@ class Design:
     rules: tuple[LinkRule, ...]
     ages: tuple[AgeRule, ...]
     max_rows: int
-    unlike: int
     unit: str
     second_keys: tuple[SecondKey, ...] = ()
     starts: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -233,21 +229,19 @@ def learned_rows(most: int, epsilon: float) -> int:
     return min(most, max(1, round(LEARNED_ROWS * math.sqrt(epsilon))))
 
 
-def designs(schema: DatabaseSchema, epsilon: float = 1.0, *, families: bool = False) -> dict[str, Design]:
+def designs(schema: DatabaseSchema, epsilon: float = 1.0, *, shares: bool = False) -> dict[str, Design]:
     """The designs of all private tables, parents first, for a fit with this ε.
 
     Args:
-        families: Whether the method learns from families. Then rows are drawn given shares of categories of their
-            earlier siblings; and since it bounds the norm of what a unit adds to nearly all sums, it reads `ALIKE`
-            times as many rows of a unit: noise stays as it is, and long histories are seen.
+        shares: Whether rows are drawn given shares of categories of their earlier siblings.
     """
     made: dict[str, Design] = {}
     for name in schema.private:
-        made[name] = _design(schema, name, made, epsilon, families)
+        made[name] = _design(schema, name, made, epsilon, shares)
     return made
 
 
-def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsilon: float, families: bool) -> Design:
+def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsilon: float, shares: bool) -> Design:
     table = schema[name]
     values = _values(table)
     history = _history_of(schema, name)
@@ -265,8 +259,7 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsil
         early = [history.column, *(each.column for each in ages if each.at == history.column)]
         columns = [history.gap, *sorted(columns, key=lambda each: each.name not in early)]
     ancestors = schema.path(name)[:-1]
-    unlike = learned_rows(schema.max_rows(name), epsilon)
-    learned = min(schema.max_rows(name), ALIKE * unlike) if families else unlike
+    learned = learned_rows(schema.max_rows(name), epsilon)
     unit = {"unit": f"unit of {name}", "max_rows_per_unit": learned} if ancestors else {}
     seconds = second_keys(table, schema.tables)
     hidden += [column for each in seconds for column in each.hidden]
@@ -277,13 +270,12 @@ def _design(schema: DatabaseSchema, name: str, made: Mapping[str, Design], epsil
         ancestors=ancestors,
         values=values,
         own=own,
-        context=_context(schema, table, own, history, made, seconds, with_shares=families) if ancestors else (),
+        context=_context(schema, table, own, history, made, seconds, with_shares=shares) if ancestors else (),
         counts=counts,
         history=history,
         rules=tuple(rule for rule in schema.link_rules if rule.table == name),
         ages=ages,
         max_rows=learned,
-        unlike=unlike,
         unit=schema.unit,
         second_keys=seconds,
         starts={child: each.start.name for child, each in begun.items()},

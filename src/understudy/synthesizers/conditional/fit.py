@@ -70,9 +70,10 @@ SETTLING_ITERATIONS = 10
 STAGES = 1, 2
 """In so many fits columns do not read the row before, and not the means and shares of earlier rows: those of the first
 families are not yet like those of private rows."""
-PRIOR, PRIOR_OF_CONTEXT = 1.0, 0.05
-"""Squares of weights are expected to be this, of columns of the same row and of its context. Columns of a context say
-much the same, so that without it the noise in their differences would make large weights."""
+PRIOR, PRIOR_OF_CONTEXT, CONTEXTS = 1.0, 0.05, 14
+"""Squares of weights are expected to be this, of columns of the same row and of its context; of the latter in a context
+of more than `CONTEXTS` columns the less, the more there are. They say much the same, so that without it the noise in
+their differences would make large weights."""
 WARMING = (0.02, 0.02, 0.05, 0.15, 0.4, 1.0)
 """Of rows before, this part of it in the first fits. What they say grows slowly then, and histories do not explode."""
 STEP = 0.5
@@ -115,17 +116,16 @@ def fit_conditional(
         Rows are read by `measure_margins`, by `measure_moments` and by `PairRounds`.
     """
     bins, names = make_bins(encoder, BINS), encoder.schema.names
-    total, unlike = max(encoder.rows, 1.0), simulation.unlike
-    bases = _measurable(encoder, bins, simulation, total, ledger)
+    total = max(encoder.rows, 1.0)
+    bases = _measurable(encoder, bins, simulation, rows.max_rows_per_unit, total, ledger)
     coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
     own = [j for j, name in enumerate(names) if name not in simulation.given]
-    known = {"unlike": unlike, "total": total}
-    margins = measure_margins(rows, encoder, bases, own, **known, ledger=ledger, key=key.child("margins"))
-    moments = measure_moments(coded_rows, bases, simulation.given, **known, ledger=ledger, key=key.child("moments"))
+    margins = measure_margins(rows, encoder, bases, own, total=total, ledger=ledger, key=key.child("margins"))
+    moments = measure_moments(coded_rows, bases, simulation.given, total=total, ledger=ledger, key=key.child("moments"))
     fitting = _Fitting(bases, simulation, margins, moments, encoder, ledger, pool_rows, key.child("families"))
     for _ in range(FIRST_FITS):
         fitting.fit()
-    pairs = PairRounds(coded_rows, bases, **known, ledger=ledger, key=key.child("pairs"))
+    pairs = PairRounds(coded_rows, bases, total=total, ledger=ledger, key=key.child("pairs"))
     left = ledger.planned(PAIRS).times
     for rounds in range(ROUNDS, 0, -1):
         left -= fitting.measure(pairs, -(-left // rounds))
@@ -138,7 +138,7 @@ def fit_conditional(
 
 
 def _measurable(
-    encoder: Encoder, bins: Mapping[str, Bins], simulation: Simulation, total: float, ledger: Ledger
+    encoder: Encoder, bins: Mapping[str, Bins], simulation: Simulation, most: int, total: float, ledger: Ledger
 ) -> Bases:
     """The functions of all columns, products of as many of which are measured as noise allows."""
     names = encoder.schema.names
@@ -147,7 +147,7 @@ def _measurable(
     for degree in range(DEGREES, 0, -1):
         degrees = {name: degree if name in near else max(degree - 1, 1) for name in names}
         found = bases_of(encoder, bins, names, simulation.structural, simulation.shares, degrees)
-        if degree == 1 or moments_noise(found, simulation.unlike, total=total, ledger=ledger) <= NOISY:
+        if degree == 1 or moments_noise(found, most, total=total, ledger=ledger) <= NOISY:
             return found
     raise AssertionError("unreachable")
 
@@ -183,6 +183,7 @@ class _Fitting:
             for some in (simulation.given, simulation.derived, simulation.structural, simulation.smooth)
         )
         self._given, self._drawn = given, ~given & ~derived
+        self._prior_of_context = PRIOR_OF_CONTEXT * min(1.0, CONTEXTS / max(int(given.sum()), 1))
         self._forced, self._earlier = self._drawn & structural, given & structural
         self._askable = _askable(self._drawn, self._forced, structural | derived, self._smooth)
         columns = [None if each else self._start(j) for j, each in enumerate(given.tolist())]
@@ -196,7 +197,7 @@ class _Fitting:
         before = [place.get(f"previous.{bases.names[j]}", j) for j in categories]
         self._stays = [(i, j) for i, j in zip(before, categories, strict=True) if i != j]
         shared = np.flatnonzero(~given | (self._earlier & ~self._smooth))
-        self._noise = encoder_noise(encoder, [bases.names[j] for j in shared], simulation.unlike, ledger)
+        self._noise = encoder_noise(encoder, [bases.names[j] for j in shared], ledger)
         self._known, self._measured = margins, dict[str, Measured]()
 
     def _start(self, j: int) -> Column:
@@ -233,13 +234,13 @@ class _Fitting:
         released = Released(released.moments.up_to(1, self._bases), released.pairs)
         waiting = (self._earlier & (self._number <= STAGES[0])) | (self._smooth & (self._number <= STAGES[1]))
         part = WARMING[min(self._number, len(WARMING)) - 1]
-        prior = np.where(self._given, PRIOR_OF_CONTEXT * np.where(self._earlier, part, 1.0), PRIOR)
+        prior = np.where(self._given, self._prior_of_context * np.where(self._earlier, part, 1.0), PRIOR)
         self._learn(pool, released, ~waiting, prior, STEP if self._number > len(WARMING) else 1.0)
 
     def settle(self, step: float) -> None:
         """Moves all densities a part `step` towards a fit on the contexts of new families, as they are drawn."""
         pool = self._drawn_pool()
-        prior = np.where(self._given, PRIOR_OF_CONTEXT, PRIOR)
+        prior = np.where(self._given, self._prior_of_context, PRIOR)
         self._learn(pool, self._corrected(pool), np.ones(len(prior), bool), prior, step, SETTLING_ITERATIONS)
 
     def _learn(

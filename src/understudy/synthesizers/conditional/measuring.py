@@ -59,31 +59,30 @@ class Sums:
     bound: float
 
 
-def moments_bound(bases: Bases, unlike: int) -> float:
-    """The norm of what a unit adds to second moments at most: that of about so many rows that differ."""
-    return MOMENTS_BOUND * math.sqrt(unlike) * (1.0 + float(np.sum(bases.squares[bases.measured])))
+def moments_bound(bases: Bases, most: int) -> float:
+    """The norm of what a unit of so many rows adds to second moments at most."""
+    return MOMENTS_BOUND * math.sqrt(most) * (1.0 + float(np.sum(bases.squares[bases.measured])))
 
 
-def moments_noise(bases: Bases, unlike: int, *, total: float, ledger: Ledger) -> float:
+def moments_noise(bases: Bases, most: int, *, total: float, ledger: Ledger) -> float:
     """The deviation of the noise of a mean product of two functions."""
-    return ledger.noise(MOMENTS) * moments_bound(bases, unlike) / (math.sqrt(2) * total)
+    return ledger.noise(MOMENTS) * moments_bound(bases, most) / (math.sqrt(2) * total)
 
 
 def measure_moments(
-    coded: PrivateRows, bases: Bases, given: Collection[str], *, unlike: int, total: float, ledger: Ledger, key: Key
+    coded: PrivateRows, bases: Bases, given: Collection[str], *, total: float, ledger: Ledger, key: Key
 ) -> Sums:
     """Releases second moments of the measured functions of all columns.
 
     Args:
         coded: Rows of bins.
         given: The columns whose products with each other are not wanted.
-        unlike: A unit adds at most what about so many rows add that differ.
         total: About how many rows there are.
 
     Privacy:
         One release of `noisy_unit_moments`. What a unit adds is bounded by a norm that follows from public numbers.
     """
-    places, bound = np.flatnonzero(bases.measured), moments_bound(bases, unlike)
+    places, bound = np.flatnonzero(bases.measured), moments_bound(bases, coded.max_rows_per_unit)
     found = noisy_unit_moments(
         coded,
         {name: each.table[:, each.measured] for name, each in zip(bases.names, bases.of, strict=True)},
@@ -95,7 +94,7 @@ def measure_moments(
         key=key,
     )
     among = np.array([bases.names[j] in given for j in bases.owners[places]])
-    noise = moments_noise(bases, unlike, total=total, ledger=ledger)
+    noise = moments_noise(bases, coded.max_rows_per_unit, total=total, ledger=ledger)
     return Sums(places, among, found / total, noise, bound)
 
 
@@ -122,7 +121,6 @@ def measure_margins(
     bases: Bases,
     columns: Sequence[int],
     *,
-    unlike: int,
     total: float,
     ledger: Ledger,
     key: Key,
@@ -131,7 +129,6 @@ def measure_margins(
 
     Args:
         columns: By their number.
-        unlike: A unit adds at most what about so many rows add that differ.
         total: About how many rows there are.
 
     Privacy:
@@ -139,7 +136,7 @@ def measure_margins(
     """
     finer, names = make_bins(encoder, FINE_BINS), {j: bases.names[j] for j in columns}
     bins = {name: finer[name].cut_at(bases.bins[j].edges) for j, name in names.items()}
-    bound = MARGINS_BOUND * math.sqrt(unlike * len(names))
+    bound = MARGINS_BOUND * math.sqrt(rows.max_rows_per_unit * len(names))
     found = noisy_unit_margins(
         bin_rows(rows, encoder, bins, key=key.child("codes")),
         {name: each.size for name, each in bins.items()},
@@ -182,9 +179,9 @@ class PairRounds:
         Rows are read by `PairSelection` and `noisy_unit_counts`.
     """
 
-    def __init__(self, coded: PrivateRows, bases: Bases, *, unlike: int, total: float, ledger: Ledger, key: Key):
+    def __init__(self, coded: PrivateRows, bases: Bases, *, total: float, ledger: Ledger, key: Key):
         self._coded, self._bases, self._ledger, self._key, self._total = coded, bases, ledger, key, total
-        self._bound = PAIRS_BOUND * math.sqrt(unlike)
+        self._bound = PAIRS_BOUND * math.sqrt(coded.max_rows_per_unit)
         self._sizes = [each.size for each in bases.bins]
         self._selection = PairSelection(self._coded, bases.names, self._sizes)
         self._count = 0

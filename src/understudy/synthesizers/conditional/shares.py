@@ -30,9 +30,9 @@ LEAST_SHARE = 1e-4
 """No bin is taken to hold less than this share, however little was counted."""
 
 
-def encoder_noise(encoder: Encoder, names: Collection[str], unlike: int, ledger: Ledger) -> dict[str, float]:
+def encoder_noise(encoder: Encoder, names: Collection[str], ledger: Ledger) -> dict[str, float]:
     """The deviation of a bin's share, as the encoder has it, of columns that it counted with a bound of units."""
-    total, bound = max(encoder.rows, 1.0), math.sqrt(unlike)
+    total, bound = max(encoder.rows, 1.0), math.sqrt(ledger.max_rows_per_unit)
     columns = [encoder.columns[name].column for name in names]
     return {each.name: single_column_noise(each, ledger, unit_bound=bound) / total for each in columns}
 

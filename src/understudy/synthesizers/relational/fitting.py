@@ -77,7 +77,7 @@ def _encoder(
         counted: Whether all columns of the context are counted, or those of the row before alone. Then the method says
             what weights of units do to shares, and a unit of m rows adds at most about √m to the counts of a column.
     """
-    bound = None if counted or not design.ancestors else ENCODING_BOUND * math.sqrt(design.unlike)
+    bound = None if counted or not design.ancestors else ENCODING_BOUND * math.sqrt(design.max_rows)
     drawn = encoding.fit_encoder(rows, design.own, ledger=ledger, key=key, unit_bound=bound)
     columns: dict[str, ColumnEncoder] = {}
     for each in design.context:

@@ -52,7 +52,7 @@ def designs_for(schema: DatabaseSchema, method: Method, epsilon: float) -> dict[
     Shares of categories are for methods that learn from families. A flat table has room for few columns, and a share
     takes the place of what says more: `mst` lost a quarter of its score on the hospital, and more.
     """
-    return designs(schema, epsilon, families=isinstance(method, FamilyMethod))
+    return designs(schema, epsilon, shares=isinstance(method, FamilyMethod))
 
 
 def planned_tables(designs: Designs, method: Method, budget: Budget) -> list[PlannedMechanism]:

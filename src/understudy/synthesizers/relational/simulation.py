@@ -60,10 +60,6 @@ class FamilySimulation:
         return frozenset(each.name for each in self.design.context if each.kind == "share")
 
     @property
-    def unlike(self) -> int:
-        return self.design.unlike
-
-    @property
     def history(self) -> HistoryNames | None:
         history = self.design.history
         if history is None or int(self.design.table.max_per_parent or 1) < 2:
