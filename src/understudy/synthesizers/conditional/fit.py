@@ -70,10 +70,10 @@ SETTLING_ITERATIONS = 10
 STAGES = 1, 2
 """In so many fits columns do not read the row before, and not the means and shares of earlier rows: those of the first
 families are not yet like those of private rows."""
-PRIOR, PRIOR_OF_CONTEXT, CONTEXTS = 1.0, 0.05, 14
-"""Squares of weights are expected to be this, of columns of the same row and of its context; of the latter in a context
-of more than `CONTEXTS` columns the less, the more there are. They say much the same, so that without it the noise in
-their differences would make large weights."""
+PRIOR, PRIOR_OF_CONTEXT, FEW_NUMBERS = 1.0, 0.05, 9
+"""Squares of weights are expected to be this, of columns of the same row and of its context. Columns of a context say
+much the same, so that without it the noise in their differences would make large weights: if more than `FEW_NUMBERS`
+numbers are of earlier rows, weights are expected to be the smaller, the more there are."""
 WARMING = (0.02, 0.02, 0.05, 0.15, 0.4, 1.0)
 """Of rows before, this part of it in the first fits. What they say grows slowly then, and histories do not explode."""
 STEP = 0.5
@@ -183,8 +183,10 @@ class _Fitting:
             for some in (simulation.given, simulation.derived, simulation.structural, simulation.smooth)
         )
         self._given, self._drawn = given, ~given & ~derived
-        self._prior_of_context = PRIOR_OF_CONTEXT * min(1.0, CONTEXTS / max(int(given.sum()), 1))
         self._forced, self._earlier = self._drawn & structural, given & structural
+        shares = np.array([name in simulation.shares for name in bases.names])
+        numbers = int(np.sum(self._earlier & ~shares & [each.number for each in bases.of]))
+        self._prior_of_context = PRIOR_OF_CONTEXT * min(1.0, FEW_NUMBERS / max(numbers, 1))
         self._askable = _askable(self._drawn, self._forced, structural | derived, self._smooth)
         columns = [None if each else self._start(j) for j, each in enumerate(given.tolist())]
         history = simulation.history
