@@ -14,7 +14,6 @@ from understudy.encoding.context import of_shares
 from understudy.privacy.piecewise import Distribution
 from understudy.privacy.unit_weights import STEPS, count_weights, moment_weights
 from understudy.synthesizers.conditional.basis import Bases, basis_of
-from understudy.synthesizers.conditional.calibrating import calibrated
 from understudy.synthesizers.conditional.correcting import Moments, corrected_margins, corrected_moments, corrected_pair
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, add_stay, drawn_codes
 from understudy.synthesizers.conditional.fit import plan_families
@@ -52,14 +51,27 @@ def test_functions_of_a_number_are_uncorrelated_and_those_of_a_category_are_flag
     own = _bases().of[1 if name == "x" else 3]
     products = own.table.T @ np.diag(own.shares / own.shares.sum()) @ own.table
     assert np.allclose(products, np.eye(5) if name == "x" else np.diag(own.shares))
-    assert own.linear.sum() == (1 if name == "x" else 3)
+    assert own.measured.sum() == (1 if name == "x" else 3)
+
+
+def test_functions_up_to_a_degree_are_measured_and_found_among_moments_by_it():
+    bases = _bases()
+    finer = basis_of(NUMBER, EVEN, structural=False, degree=3)
+    assert finer.degrees.tolist() == [1, 2, 3, 4, 5] and finer.measured.tolist() == [True, True, True, False, False]
+    bases = dataclasses.replace(bases, of=(bases.of[0], finer, finer, bases.of[3]))
+    places = np.flatnonzero(bases.measured)
+    moments = Moments(places, np.outer(places, places).astype(np.float64), 1e-3)
+    lowest = moments.up_to(1, bases)
+    assert bases.degrees[lowest.places].tolist() == [1] * 8  # a score of either number, and a flag of each letter
+    assert np.array_equal(lowest.covariances, np.outer(lowest.places, lowest.places))
+    assert moments.of(bases.functions_of(2)).tolist() == bases.functions_of(2)[:3].tolist()
 
 
 def test_the_function_of_a_share_is_the_share_itself_and_none_for_first_rows():
     column = Stated("s", "continuous", low=0, high=1, nullable=True)
     own = basis_of(of_shares(column), Bins(np.linspace(0, 1, 5), nullable=True), structural=True, share=True)
     np.testing.assert_allclose(own.table[:, 0], [0.125, 0.375, 0.625, 0.875, 0.0])
-    assert own.linear.tolist() == [True] and own.number
+    assert own.measured.tolist() == [True] and own.number
 
 
 def _pool(bases: Bases, n: int = 20_000):
@@ -91,7 +103,7 @@ def test_what_is_learned_has_the_released_covariances_and_stays_as_often():
     )
     made = tuple(type(each)(share, *list(vars(each).values())[1:]) for each, share in zip(bases.of, own, strict=True))
     bases = Bases(bases.names, bases.bins, made)
-    places = np.flatnonzero(bases.linear)
+    places = np.flatnonzero(bases.measured)
     moments = Moments(places, np.cov(pool.functions[:, places].T), 1e-3)
     counts = {}
     for i, j in ((1, 2), (0, 3)):
@@ -114,7 +126,7 @@ def test_what_is_learned_has_the_released_covariances_and_stays_as_often():
 
 def test_a_column_is_explained_by_no_more_than_its_variance():
     bases, pool = _bases(), _pool(_bases())
-    places = np.flatnonzero(bases.linear)
+    places = np.flatnonzero(bases.measured)
     far = Moments(places, np.full((len(places), len(places)), 3.0), 1e-3)  # no rows have such covariances
     readable, rows = np.ones(4, bool), np.ones(pool.count, bool)
     targets = targets_of(2, bases, Released(far, {}), pool, rows, readable=readable, prior=np.ones(4))
@@ -123,7 +135,7 @@ def test_a_column_is_explained_by_no_more_than_its_variance():
 
 def test_what_noise_hides_is_not_read():
     bases, pool = _bases(), _pool(_bases())
-    places = np.flatnonzero(bases.linear)
+    places = np.flatnonzero(bases.measured)
     little = Moments(places, np.full((len(places), len(places)), 0.01), 0.1)
     readable, rows = np.ones(4, bool), np.ones(pool.count, bool)
     targets = targets_of(2, bases, Released(little, {}), pool, rows, readable=readable, prior=np.ones(4))
@@ -276,7 +288,7 @@ def test_what_weights_do_to_families_is_made_good_by_drawn_ones():
         found = corrected_margins(margins, dataclasses.replace(pool, fine={j: pool.codes[j] for j in fine}))
         assert np.abs(found.shares[1] - single).max() < most and found.noise > margins.noise
 
-    places, bound = np.flatnonzero(bases.linear), 8.0
+    places, bound = np.flatnonzero(bases.measured), 8.0
     given = bases.owners[places] < 2
     x = private.functions[:, places].astype(np.float64)
     one = np.c_[np.ones(len(x)), x]
@@ -294,34 +306,6 @@ def test_covariances_that_no_weights_could_make_are_taken_for_noise():
     assert abs(found[0] - found[1]) < 0.01 and abs(found.mean() - 0.4) < 0.03
     sure = expected_weights(np.array([0.5, 0.3]), np.full(2, 1e-6), np.eye(2), np.ones(2))
     assert np.allclose(sure, [0.5, 0.3], atol=1e-6)
-
-
-def test_a_calibrated_density_moves_towards_shares_and_covariances_of_drawn_rows():
-    bases, pool = _bases(), _pool(_bases())
-    _truth(bases, pool)
-    places = np.flatnonzero(bases.linear)
-    moments = Moments(places, np.cov(pool.functions[:, places].T, bias=True), 1e-3)
-    rows, every = np.ones(pool.count, bool), np.ones(4, bool)
-    targets = targets_of(2, bases, Released(moments, {}), pool, rows, readable=every, prior=np.ones(4))
-    uneven = np.linspace(0.5, 1.5, 10) / 10
-    targets = dataclasses.replace(targets, shares=uneven)
-    column = Column(targets.reads, np.zeros((len(targets.reads), 5)), np.zeros(10))
-    draw = np.random.default_rng(3)
-
-    def apart(drawn: Column) -> tuple[float, float]:
-        logits = ConditionalDensity(bases, (None,) * 4).logits(2, drawn, pool.functions, pool.codes)
-        pool.codes[2] = drawn_codes(logits, draw)
-        pool.functions[:, bases.functions_of(2)] = bases.of[2].table[pool.codes[2]]
-        held = np.bincount(pool.codes[2], minlength=10) / pool.count
-        x = pool.functions[:, targets.reads].astype(np.float64)
-        found = (x - x.mean(axis=0)).T @ pool.functions[:, bases.functions_of(2)][:, 0] / pool.count
-        return float(np.abs(held - uneven).sum()), float(np.abs(found - targets.covariances[:, 0]).max())
-
-    found = [apart(column)]
-    for _ in range(12):
-        column = calibrated(2, bases, targets, pool, rows, column, step=0.4)
-        found.append(apart(column))
-    assert found[-1][0] < found[0][0] / 2 and found[-1][1] < found[0][1] / 3
 
 
 # How levels are shown -------------------------------------------------------------------------------------------------

@@ -76,6 +76,18 @@ def test_the_first_rows_of_a_history_are_used_and_stand_in_their_order():
         np.testing.assert_array_equal(found.rank[found.parent == patient], np.arange(1, len(own) + 1))
 
 
+def test_rows_that_are_equal_in_their_order_stay_as_they_stand_in_their_table():
+    tables = clinic(30)
+    visits = (
+        tables["visits"].with_columns(pl.col("admission").dt.truncate("10y")).sample(fraction=1.0, shuffle=True, seed=4)
+    )
+    found = families(tables | {"visits": visits})["visits"]
+    order, row = found.columns["admission"], found.row
+    equal = (found.parent[1:] == found.parent[:-1]) & (order[1:] == order[:-1])
+    assert equal.sum() > 10
+    assert (np.diff(row)[equal] > 0).all()
+
+
 def test_the_context_of_a_row_is_its_parent_and_the_rows_before():
     schema, tables = clinic_schema(), clinic(30)
     made, found = designs(schema), families(tables)

@@ -2,7 +2,7 @@
 
 The one rule: which rows of a unit are used, and how they are joined, depends on that unit's own rows and on chance. Of
 the rows with one foreign key at most `max_per_parent` are used, the first in their order or else a random choice, and
-they hang on every used row that has this key. A row whose parent is not there belongs to no unit and is left out, as is
+they hang on every used row that has this key. Rows that are equal in their order stay as they stand in their table. A row whose parent is not there belongs to no unit and is left out, as is
 all but one of the rows of the root that share a key, and rows of it without one. None of this is counted or told: it is
 no error.
 
@@ -270,13 +270,11 @@ def _children(
     assert table.max_per_parent is not None  # else it has no parents
     to = [f"key {i}" for i in range(foreign.width)]
     rows = foreign.rename(dict(zip(foreign.columns, to, strict=True))).with_columns(
-        pl.Series("row", np.arange(len(chance))),
-        pl.Series("order", ordered(order, chance)),
-        pl.Series("chance", chance),
+        pl.Series("row", np.arange(len(chance))), pl.Series("order", ordered(order, chance))
     )
     rows = first_of(rows.drop_nulls(to), to, table.max_per_parent)
     named = parents.rename(dict(zip(parents.columns[:-1], to, strict=True)))
-    joined = rows.join(named, on=to, how="inner").sort("place", "order", "chance", "row")
+    joined = rows.join(named, on=to, how="inner").sort("place", "order", "row")
     place = joined["place"].to_numpy()
     starts = np.flatnonzero(np.r_[True, place[1:] != place[:-1]]) if len(place) else np.zeros(0, np.int64)
     many = np.diff(np.r_[starts, len(place)])
@@ -285,13 +283,13 @@ def _children(
 
 
 def ordered(order: NDArray[Any] | None, chance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What rows of one parent are sorted by before chance; rows that have no order come last."""
-    return np.zeros(len(chance)) if order is None else np.nan_to_num(order, nan=np.inf)
+    """What rows of one parent are sorted by: their order, in which those that have none come last, or else chance."""
+    return chance if order is None else np.nan_to_num(order, nan=np.inf)
 
 
 def first_of(rows: pl.DataFrame, names: Sequence[str], most: int) -> pl.DataFrame:
-    """Of the rows with one key, the first in their order; those that are equal in it by chance."""
-    found = rows.sort(*names, "order", "chance", "row")
+    """Of the rows with one key, the first in their order; of those that are equal in it, the first in their table."""
+    found = rows.sort(*names, "order", "row")
     return found.filter(pl.int_range(pl.len()).over(names) < most)
 
 
