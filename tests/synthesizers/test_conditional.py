@@ -11,7 +11,10 @@ from understudy.core.randomness import Key
 from understudy.encoding.bins import Bins
 from understudy.encoding.columns import CategoricalEncoder, NumericEncoder
 from understudy.encoding.context import of_shares
+from understudy.encoding.encoder import Encoder
+from understudy.privacy.ledger import Ledger
 from understudy.privacy.piecewise import Distribution
+from understudy.privacy.plan import Budget
 from understudy.privacy.unit_weights import STEPS, count_weights, moment_weights
 from understudy.synthesizers.conditional.basis import Bases, basis_of
 from understudy.synthesizers.conditional.correcting import Moments, corrected_margins, corrected_moments, corrected_pair
@@ -20,11 +23,19 @@ from understudy.synthesizers.conditional.fit import plan_families
 from understudy.synthesizers.conditional.landing import landing_of, landing_shares
 from understudy.synthesizers.conditional.learning import learned, mixed
 from understudy.synthesizers.conditional.level_maps import level_map
-from understudy.synthesizers.conditional.measuring import Margins, PairCount, Sums
+from understudy.synthesizers.conditional.measuring import (
+    NOISY,
+    Margins,
+    PairCount,
+    Sums,
+    measurable_bases,
+    moments_noise,
+)
 from understudy.synthesizers.conditional.pools import coded, pair_shares, raked
 from understudy.synthesizers.conditional.shares import Counted, Measured, fine_shares, with_counted
 from understudy.synthesizers.conditional.targets import Released, Targets, expected_weights, targets_of
 from understudy.tables.column import Column as Stated
+from understudy.tables.schema import Schema
 
 EVEN = Bins(np.linspace(0.0, 1.0, 11), nullable=False)
 NUMBER = NumericEncoder(
@@ -65,6 +76,29 @@ def test_functions_up_to_a_degree_are_measured_and_found_among_moments_by_it():
     assert bases.degrees[lowest.places].tolist() == [1] * 8  # a score of either number, and a flag of each letter
     assert np.array_equal(lowest.covariances, np.outer(lowest.places, lowest.places))
     assert moments.of(bases.functions_of(2)).tolist() == bases.functions_of(2)[:3].tolist()
+
+
+@dataclasses.dataclass(frozen=True)
+class Alone:
+    """Rows of which x is given, and that have no siblings."""
+
+    given = frozenset({"x"})
+    derived = structural = smooth = shares = frozenset[str]()
+    history = None
+
+    def rows(self, generator, n, *, key):
+        levels = generator.sample(n, key=key)
+        return levels, np.arange(n)
+
+
+@pytest.mark.parametrize(("rows", "own", "given"), [(1e7, 4, 3), (1e2, 1, 1)])
+def test_products_of_higher_degrees_are_measured_where_noise_lets_them_be_known(rows, own, given):
+    columns = {name: dataclasses.replace(NUMBER, column=dataclasses.replace(NUMBER.column, name=name)) for name in "xy"}
+    encoder = Encoder(Schema(columns=[each.column for each in columns.values()]), columns, rows)
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), plan_families(1, share=1.0))
+    found = measurable_bases(encoder, {"x": EVEN, "y": EVEN}, Alone(), most=3, total=rows, ledger=ledger)
+    assert [int(each.measured.sum()) for each in found.of] == [given, own]
+    assert moments_noise(found, 3, total=rows, ledger=ledger) <= NOISY or own == 1
 
 
 def test_the_function_of_a_share_is_the_share_itself_and_none_for_first_rows():

@@ -2,9 +2,9 @@
 
 The one rule: which rows of a unit are used, and how they are joined, depends on that unit's own rows and on chance. Of
 the rows with one foreign key at most `max_per_parent` are used, the first in their order or else a random choice, and
-they hang on every used row that has this key. Rows that are equal in their order stay as they stand in their table. A row whose parent is not there belongs to no unit and is left out, as is
-all but one of the rows of the root that share a key, and rows of it without one. None of this is counted or told: it is
-no error.
+they hang on every used row that has this key. Rows that are equal in their order stay as they stand in their table. A
+row whose parent is not there belongs to no unit and is left out, as is all but one of the rows of the root that share a
+key, and rows of it without one. None of this is counted or told: it is no error.
 
 This is the door through which a database comes. Joins happen here and in database_design.py, before anything is locked.
 """

@@ -1,11 +1,13 @@
 """A table of children is fitted: what is measured of it, and how its densities learn that.
 
-1. All columns by themselves, in one release, and second moments of the linear functions of the context and of all
-   columns, in another. What weights of units do to these, and to counts, drawn families say (correcting.py).
-2. Families are drawn, and the densities are fitted on their contexts (learning.py); again, until contexts have settled.
+1. All columns by themselves are measured in one release, and products of functions of the context and of all columns,
+   of as high degrees as the noise allows, in another. What weights of units do to these, and to counts, drawn families
+   say (correcting.py).
+2. Families are drawn, and the densities are fitted on their contexts (learning.py), to products of the lowest degree;
+   again, until contexts have settled.
 3. Pairs of columns that drawn families have most wrong are chosen, counted and learned, in a few rounds.
-4. Families are drawn and densities fitted a few times more, and at last moved a little (calibrating.py); what their
-   numbers then still have wrong is mended in how levels are shown (level_maps.py).
+4. The densities settle: each time new families are drawn, and densities move a smaller part towards a fit to all that
+   was measured. What their numbers then still have wrong is mended in how levels are shown (level_maps.py).
 
 Contexts are those of drawn families, so that a history that drifts is seen and mended, and nothing is spent on what a
 context is like by itself.
@@ -14,20 +16,19 @@ The one rule: rows go to `measuring`, and nowhere else.
 """
 
 import dataclasses
-from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.processors import one_thread_each
 from understudy.core.randomness import Key
-from understudy.encoding.bins import Bins, bin_rows, make_bins
+from understudy.encoding.bins import bin_rows, make_bins
 from understudy.encoding.encoder import Encoder, Levels
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.plan import PlannedMechanism
 from understudy.privacy.rows import PrivateRows
 from understudy.synthesizers.base import HistoryNames, Simulation
-from understudy.synthesizers.conditional.basis import Bases, bases_of
+from understudy.synthesizers.conditional.basis import Bases
 from understudy.synthesizers.conditional.correcting import corrected_margins, corrected_moments, corrected_pair
 from understudy.synthesizers.conditional.density import Column, ConditionalDensity, drawn_codes
 from understudy.synthesizers.conditional.landing import Landing, landing_of, landing_shares
@@ -43,9 +44,9 @@ from understudy.synthesizers.conditional.measuring import (
     PairCount,
     PairRounds,
     Sums,
+    measurable_bases,
     measure_margins,
     measure_moments,
-    moments_noise,
 )
 from understudy.synthesizers.conditional.pools import CodedPool, coded, pair_shares, raked
 from understudy.synthesizers.conditional.shares import Counted, Measured, encoder_noise, fine_shares, with_counted
@@ -59,9 +60,6 @@ PAIRS_PER_COLUMN = 3
 """So many pairs are counted for each column that is drawn."""
 FIRST_FITS, ROUNDS = 6, 3
 """Fits before the first pairs are chosen, and rounds of pairs with a fit each."""
-DEGREES, NOISY = 4, 0.01
-"""Products are measured of functions of numbers up to this degree, or to the highest at which the noise of a mean
-product is at most `NOISY`. Of columns that are neither drawn nor of the row before the degree is one less."""
 SETTLING = tuple(0.5 * 0.2 ** (i / 15) for i in range(16))
 """In the last fits densities read all functions, and move so far towards each fit. Contexts are those of new families
 alone, as they are drawn: at the end families have what was measured as they will be drawn."""
@@ -117,7 +115,7 @@ def fit_conditional(
     """
     bins, names = make_bins(encoder, BINS), encoder.schema.names
     total = max(encoder.rows, 1.0)
-    bases = _measurable(encoder, bins, simulation, rows.max_rows_per_unit, total, ledger)
+    bases = measurable_bases(encoder, bins, simulation, most=rows.max_rows_per_unit, total=total, ledger=ledger)
     coded_rows = bin_rows(rows, encoder, dict(zip(bases.names, bases.bins, strict=True)), key=key.child("codes"))
     own = [j for j, name in enumerate(names) if name not in simulation.given]
     margins = measure_margins(rows, encoder, bases, own, total=total, ledger=ledger, key=key.child("margins"))
@@ -135,21 +133,6 @@ def fit_conditional(
     for _ in range(MAPPINGS):
         fitting.show_as_measured()
     return fitting.density
-
-
-def _measurable(
-    encoder: Encoder, bins: Mapping[str, Bins], simulation: Simulation, most: int, total: float, ledger: Ledger
-) -> Bases:
-    """The functions of all columns, products of as many of which are measured as noise allows."""
-    names = encoder.schema.names
-    near = {name for name in names if name not in simulation.given}
-    near |= set(simulation.structural) - set(simulation.smooth)
-    for degree in range(DEGREES, 0, -1):
-        degrees = {name: degree if name in near else max(degree - 1, 1) for name in names}
-        found = bases_of(encoder, bins, names, simulation.structural, simulation.shares, degrees)
-        if degree == 1 or moments_noise(found, most, total=total, ledger=ledger) <= NOISY:
-            return found
-    raise AssertionError("unreachable")
 
 
 class _Fitting:

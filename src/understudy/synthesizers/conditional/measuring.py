@@ -22,7 +22,8 @@ from understudy.privacy.ledger import Ledger
 from understudy.privacy.pair_selection import PairErrors, PairSelection
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.unit_sums import noisy_unit_counts, noisy_unit_margins, noisy_unit_moments
-from understudy.synthesizers.conditional.basis import Bases
+from understudy.synthesizers.base import Simulation
+from understudy.synthesizers.conditional.basis import Bases, bases_of
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +31,9 @@ MARGINS, MOMENTS, CHOICE, PAIRS = "margins", "moments", "choice", "pairs"
 """The planned mechanisms are called this."""
 BINS, FINE_BINS = 16, 64
 """Numbers are cut into about so many bins, and by themselves into so many more."""
+DEGREES, NOISY = 4, 0.01
+"""Products are measured of functions of numbers up to this degree, or to the highest at which the noise of a mean
+product is at most `NOISY`. Of columns that are neither drawn nor of the row before the degree is one less."""
 MARGINS_BOUND = 1.5
 """A unit of m rows, which are much alike, adds to the counts of d single columns at most this times √(m d), ..."""
 MOMENTS_BOUND = 0.75
@@ -57,6 +61,26 @@ class Sums:
     means: Floats
     noise: float
     bound: float
+
+
+def measurable_bases(
+    encoder: Encoder, bins: Mapping[str, Bins], simulation: Simulation, *, most: int, total: float, ledger: Ledger
+) -> Bases:
+    """The functions of all columns; products of as many of them are measured as the noise allows.
+
+    Args:
+        most: So many rows of a unit are learned from at most.
+        total: About how many rows there are.
+    """
+    names = encoder.schema.names
+    near = {name for name in names if name not in simulation.given}
+    near |= set(simulation.structural) - set(simulation.smooth)
+    for degree in range(DEGREES, 0, -1):
+        degrees = {name: degree if name in near else max(degree - 1, 1) for name in names}
+        found = bases_of(encoder, bins, names, simulation.structural, simulation.shares, degrees)
+        if degree == 1 or moments_noise(found, most, total=total, ledger=ledger) <= NOISY:
+            return found
+    raise AssertionError("unreachable")
 
 
 def moments_bound(bases: Bases, most: int) -> float:
