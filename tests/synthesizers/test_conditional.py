@@ -342,6 +342,35 @@ def test_covariances_that_no_weights_could_make_are_taken_for_noise():
     assert np.allclose(sure, [0.5, 0.3], atol=1e-6)
 
 
+def test_steps_that_become_smaller_settle_at_the_shares_and_covariances_that_are_wanted():
+    bases, pool = _bases(), _pool(_bases())
+    _truth(bases, pool)
+    places = np.flatnonzero(bases.measured)
+    moments = Moments(places, np.cov(pool.functions[:, places].T, bias=True), 1e-3)
+    rows, every = np.ones(pool.count, bool), np.ones(4, bool)
+    targets = targets_of(2, bases, Released(moments, {}), pool, rows, readable=every, prior=np.ones(4))
+    uneven = np.linspace(0.5, 1.5, 10) / 10
+    targets = dataclasses.replace(targets, shares=uneven, covariances=targets.covariances / 2)  # both can be had
+    column = Column(targets.reads, np.zeros((len(targets.reads), 5)), np.zeros(10))
+    draw = np.random.default_rng(3)
+
+    def apart(drawn: Column) -> tuple[float, float]:
+        logits = ConditionalDensity(bases, (None,) * 4).logits(2, drawn, pool.functions, pool.codes)
+        pool.codes[2] = drawn_codes(logits, draw)
+        pool.functions[:, bases.functions_of(2)] = bases.of[2].table[pool.codes[2]]
+        held = np.bincount(pool.codes[2], minlength=10) / pool.count
+        x = pool.functions[:, targets.reads].astype(np.float64)
+        found = (x - x.mean(axis=0)).T @ pool.functions[:, bases.functions_of(2)][:, 0] / pool.count
+        return float(np.abs(held - uneven).sum()), float(np.abs(found - targets.covariances[:, 0]).max())
+
+    found = [apart(column)]
+    for step in np.geomspace(0.5, 0.1, 16):
+        column = mixed(column, learned(2, bases, targets, pool, rows, column, iterations=10), step)
+        found.append(apart(column))
+    shares, covariances = zip(*found, strict=True)
+    assert shares[-1] < shares[0] / 4 and covariances[-1] < covariances[0] / 10
+
+
 # How levels are shown -------------------------------------------------------------------------------------------------
 
 
