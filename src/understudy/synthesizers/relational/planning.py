@@ -29,7 +29,7 @@ COUNT_WEIGHT = 2.0
 CONTEXT_WEIGHT = 0.15
 """A context column gets so much of the budget for encoders, where a column that is drawn gets 1."""
 
-FAMILY_SECONDS = 0.06
+FAMILY_SECONDS = 0.1
 """A table of children that a method learns from drawn families takes this, times its own columns, times all of them."""
 
 Designs = Mapping[str, Design]
