@@ -126,7 +126,7 @@ def linked_units(
         rows = _Groups(groups, store)
         for words, arrays in _keys(stream, table, is_parent=is_parent, key=key, seeds=seeds):
             rows.add(words, arrays)
-        names = [*KEY, *(OWN if is_parent else ()), *(("order",) if table.parent else ()), "chance", "row"]
+        names = [*KEY, *(OWN if is_parent else ()), "chance" if table.parent is None else "order", "row"]
         if table.parent is None:
             every = map(_units, rows.frames(names))
         else:
@@ -159,10 +159,12 @@ def _keys(
         if is_parent:
             own_words = key_words(source, reader.schema, own, seeds, facts)[:, there] if own else words[:, there]
             found |= dict(zip(OWN, own_words, strict=True))
-        if table.parent is not None:
+        found["row"] = first + there
+        if table.parent is None:
+            found["chance"] = chance[there]
+        else:
             order = reader.converted(source, [table.order])[table.order] if table.order else None
             found["order"] = ordered(order, chance)[there]
-        found |= {"chance": chance[there], "row": first + there}
         if table.max_per_parent is not None:
             some = _trimmed(pl.DataFrame(found), table.max_per_parent)
             found = {name: some[name].to_numpy() for name in found}

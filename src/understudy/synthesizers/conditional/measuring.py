@@ -75,12 +75,16 @@ def measurable_bases(
     names = encoder.schema.names
     near = {name for name in names if name not in simulation.given}
     near |= set(simulation.structural) - set(simulation.smooth)
-    for degree in range(DEGREES, 0, -1):
+
+    def up_to(degree: int) -> Bases:
         degrees = {name: degree if name in near else max(degree - 1, 1) for name in names}
-        found = bases_of(encoder, bins, names, simulation.structural, simulation.shares, degrees)
-        if degree == 1 or moments_noise(found, most, total=total, ledger=ledger) <= NOISY:
-            return found
-    raise AssertionError("unreachable")
+        return bases_of(encoder, bins, names, simulation.structural, simulation.shares, degrees)
+
+    degree, found = DEGREES, up_to(DEGREES)
+    while degree > 1 and moments_noise(found, most, total=total, ledger=ledger) > NOISY:
+        degree -= 1
+        found = up_to(degree)
+    return found
 
 
 def moments_bound(bases: Bases, most: int) -> float:
